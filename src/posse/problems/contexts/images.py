@@ -216,14 +216,13 @@ def kernel_means(
     out = np.empty((len(rows), len(centres)))
     for low in range(0, len(rows), _ROWS):
         exponent = _distances(rows[low : low + _ROWS], centres) / (-2.0 * sigma)
-        if (
-            normalise != "none"
-        ):  # the nearest first: a factor of the row, which a small sigma would take to 0
+        if normalise != "none":
+            # The nearest first: a factor of the row, which a small sigma would take to 0.
             exponent -= exponent.max(axis=1, keepdims=True)
         kernel = np.exp(exponent)
-        out[low : low + _ROWS] = (
-            kernel / kernel.sum(axis=1, keepdims=True) if normalise == "sum" else kernel
-        )
+        if normalise == "sum":
+            kernel /= kernel.sum(axis=1, keepdims=True)
+        out[low : low + _ROWS] = kernel
     return out
 
 

@@ -193,12 +193,12 @@ class ContextSettings(DataSettings):
         return party_names(count)
 
     def _check_own(self) -> None:
-        missing = next((name for name in self.parts if self.data_part(name) is None), None)
-        if missing is not None:
-            raise ConfigError(
-                f"own files are features and rewards, got no {missing}. Give {missing}.",
-                rule="problems.data.missing-part",
-            )
+        for name in self.parts:
+            if self.data_part(name) is None:
+                raise ConfigError(
+                    f"own files are features and rewards, got no {name}. Give {name}.",
+                    rule="problems.data.missing-part",
+                )
         count = len(self.data_part("features"))
         if "parties" in self.model_fields_set and self.parties != count:
             raise ConfigError(

@@ -216,14 +216,10 @@ def check_pin(name: str, data: bytes, pin: Pin, home: str) -> None:
     """
     digest = hashlib.sha256(data).hexdigest()
     if pin.size not in (None, len(data)) or digest != pin.sha256:
-        expected_size, size = (
-            ("", "")
-            if pin.size is None
-            else (f"{pin.size} bytes with ", f"{len(data)} bytes with ")
-        )
+        size = "" if pin.size is None else f"{pin.size} bytes with "
         raise DataError(
-            f"{name} is not the known file: expected {expected_size}sha256 {pin.sha256[:12]}..., found "
-            f"{size}{digest[:12]}.... "
+            f"{name} is not the known file: expected {size}sha256 {pin.sha256[:12]}..., found "
+            f"{len(data)} bytes with {digest[:12]}.... "
             f"Download it again from {home}, or switch verify off where there is such a setting.",
             rule="problems.file.not-the-known-one",
         )

@@ -418,10 +418,10 @@ def _names(path: Path, form: Form, items: Mapping[str, int]) -> dict[str, str]:
     """Return the names of items from the file of names in the same folder."""
     names: dict[str, str] = {}
     files = [path.parent / name for name in form.named(path.name)]
-    file = next((file for file in files if file.is_file()), None)
-    if file is None:
+    present = list(filter(Path.is_file, files))
+    if not present:
         return names
-    for _, record in records(file, (*form.names, *form.key)):
+    for _, record in records(present[0], (*form.names, *form.key)):
         key = str(_first(record, form.key) or "").removesuffix(".0")
         name = next((str(record[word]) for word in form.names if record.get(word)), "")
         if key in items and name:

@@ -96,10 +96,8 @@ def make_market(
     >>> market.quality.tolist()
     [[0.75, 0.5]]
     """
-    costs, capacities = (
-        np.atleast_2d(_numbers(cost, "cost")),
-        np.atleast_2d(_numbers(capacity, "capacity")),
-    )
+    costs = np.atleast_2d(_numbers(cost, "cost"))
+    capacities = np.atleast_2d(_numbers(capacity, "capacity"))
     _check_offers(costs, capacities)
     check.between(0, 1, alpha=alpha)
     check.positive(rho=rho)

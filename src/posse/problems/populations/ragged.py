@@ -69,7 +69,7 @@ class Ragged:
     def of(cls, rows: Iterable[Sequence[int]], dtype: type[np.integer] = np.int32) -> Ragged:
         """Make from lists."""
         arrays = [np.asarray(row, dtype) for row in rows]
-        offsets = np.concatenate([[0], np.cumsum([len(row) for row in arrays])]).astype(np.int64)
+        offsets = offsets_of([len(row) for row in arrays])
         return cls(offsets, np.concatenate(arrays) if arrays else np.empty(0, dtype))
 
     def row(self, index: int) -> NDArray[np.integer]:
@@ -115,7 +115,7 @@ class Ragged:
         """Copy some rows, in the order given."""
         chosen = np.asarray(rows, np.int64)
         start, stop = np.asarray(self.offsets[chosen]), np.asarray(self.offsets[chosen + 1])
-        offsets = np.concatenate([[0], np.cumsum(stop - start)]).astype(np.int64)
+        offsets = offsets_of(stop - start)
         at = np.repeat(start - offsets[:-1], stop - start) + np.arange(offsets[-1])
         counts = None if self.counts is None else np.asarray(self.counts[at])
         return Ragged(offsets, np.asarray(self.values[at]), counts)
@@ -133,6 +133,16 @@ class Ragged:
         return Ragged(
             np.asarray(self.offsets[low : high + 1]) - first, self.values[first:last], counts
         )
+
+
+def offsets_of(sizes: ArrayLike) -> NDArray[np.int64]:
+    """Return where rows of these lengths begin, and the end."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def rows_at(values: NDArray[Any] | Ragged, rows: NDArray[np.int64]) -> Any:
+    """Copy some rows of an array or of ragged rows, in the order given."""
+    return values.take(rows) if isinstance(values, Ragged) else values[rows]
 
 
 def rows_between(values: NDArray[Any] | Ragged, low: int, high: int) -> Any:

@@ -8,7 +8,7 @@ needed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.population import Dense, Population
-from posse.problems.populations.ragged import Ragged, names_of
+from posse.problems.populations.ragged import Ragged, names_of, offsets_of, rows_at
 from posse.problems.tables.encoded import read_encoded
 from posse.problems.tables.frames import Frame
 from posse.problems.tables.options import ReadOptions
@@ -50,7 +50,7 @@ def natural(owners: ArrayLike) -> Split:
     distinct, code = np.unique(keys, return_inverse=True)
     sizes = np.bincount(code, minlength=len(distinct))
     return Split(
-        np.argsort(code, kind="stable"), _offsets(sizes), tuple(str(key) for key in distinct)
+        np.argsort(code, kind="stable"), offsets_of(sizes), tuple(str(key) for key in distinct)
     )
 
 
@@ -101,7 +101,7 @@ def dirichlet(labels: ArrayLike, clients: int, alpha: float, seed: int = 0) -> S
             order[at : at + count] = pools[start[label] : start[label] + count]
             at += count
         start = start + counts
-    return Split(order, _offsets(sizes))
+    return Split(order, offsets_of(sizes))
 
 
 def population(
@@ -121,35 +121,35 @@ def population(
             "again.",
             rule="problems.split.not-every-sample",
         )
-    ordered: Any = inputs.take(split.order) if isinstance(inputs, Ragged) else inputs[split.order]
-    client_names = None if split.names is None else names_of(split.names)
-    ordered_labels: NDArray[np.int32] | Ragged
-    if isinstance(labels, Ragged):
-        ordered_labels = labels.take(split.order)
-    else:
-        numbers = np.asarray(labels)
-        if not np.issubdtype(numbers.dtype, np.integer):
-            raise DataError(
-                f"labels must be whole numbers, got {numbers.dtype}. Number the arms from 0.",
-                rule="problems.labels.not-whole-numbers",
-            )
-        if len(numbers) != samples:
-            raise DataError(
-                f"every sample must have a label, got {len(numbers)} for {samples} samples. Match "
-                "them.",
-                rule="problems.labels.number",
-            )
-        ordered_labels = numbers[split.order].astype(np.int32)
+    if not isinstance(labels, Ragged):
+        labels = _whole_numbers(labels, samples)
     return Population(
         name,
         tuple(arms),
         split.offsets,
-        ordered,
-        ordered_labels,
-        client_names,
+        rows_at(inputs, split.order),
+        rows_at(labels, split.order),
+        None if split.names is None else names_of(split.names),
         tuple(vocabulary),
         features=tuple(features),
     )
+
+
+def _whole_numbers(labels: ArrayLike, samples: int) -> NDArray[np.int32]:
+    """Return one label per sample."""
+    numbers = np.asarray(labels)
+    if not np.issubdtype(numbers.dtype, np.integer):
+        raise DataError(
+            f"labels must be whole numbers, got {numbers.dtype}. Number the arms from 0.",
+            rule="problems.labels.not-whole-numbers",
+        )
+    if len(numbers) != samples:
+        raise DataError(
+            f"every sample must have a label, got {len(numbers)} for {samples} samples. Match "
+            "them.",
+            rule="problems.labels.number",
+        )
+    return numbers.astype(np.int32)
 
 
 def some_clients(population: Population, clients: int) -> Population:
@@ -161,10 +161,6 @@ def some_clients(population: Population, clients: int) -> Population:
             rule="problems.clients.more-than-there-are",
         )
     return population.part(0, clients)
-
-
-def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def _takes(

@@ -85,20 +85,16 @@ def read_encoded(
     else:
         kinds = {name: _kind(table, name, looks[name]) for name in others}
     needed = [_needed(name, kind, features) for name, kind in kinds.items() if kind in _READ]
-    dates = [name for name, kind in kinds.items() if kind == "date"]
     if not needed:
         raise DataError(
-            f"{table.name}: no column but dates ({', '.join(dates)}). Add numbers or categories.",
+            f"{table.name}: no column but dates ({', '.join(kinds)}). Add numbers or categories.",
             rule="problems.columns.dates-only",
         )
     records = Schema(*columns, *needed).read(table)
-    if dates:
-        table.options.note(f"{table.name}: dates were left out ({', '.join(dates)}).")
-    unused = [name for name, kind in kinds.items() if kind == "ignored"]
-    if unused:
-        table.options.note(
-            f"{table.name}: columns that are no features were left out ({', '.join(unused)})."
-        )
+    for left_out, what in _LEFT_OUT.items():
+        names = [name for name, kind in kinds.items() if kind == left_out]
+        if names:
+            table.options.note(f"{table.name}: {what} were left out ({', '.join(names)}).")
     values: dict[str, Numbers] = {}
     for name, kind in kinds.items():
         if kind == "number":
@@ -106,11 +102,13 @@ def read_encoded(
         elif kind == "category":
             values |= _one_hot(records, name, limited=not features)
     zeros = np.zeros(len(records))
-    names = tuple(features) or tuple(values)
-    return Encoded(records, names, np.stack([values.get(name, zeros) for name in names], axis=1))
+    order = tuple(features) or tuple(values)
+    return Encoded(records, order, np.stack([values.get(name, zeros) for name in order], axis=1))
 
 
 _READ = ("number", "category")
+_LEFT_OUT = {"date": "dates", "ignored": "columns that are no features"}
+"""Kinds of columns that are not read, and what a note calls them."""
 
 
 def _needed(name: str, kind: str, features: Sequence[str]) -> Column:
