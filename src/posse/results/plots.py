@@ -235,9 +235,8 @@ def _note(what: str, bands: Sequence[Band]) -> str:
 
 def _name_arms(ax: Axes, record: Record) -> None:
     names = [text(name, limit=22) for name in record.arm_names]
-    means = record.problem.get("means")
-    if isinstance(means, list) and len(means) == record.arms:
-        best = int(np.argmax(np.array(means, dtype=np.float64)))
+    if record.means:
+        best = int(np.argmax(record.means))
         names[best] += " ★"
         ax.set_xlabel(f"{ax.get_xlabel()} (★ highest true mean)")
     if SLANTED < record.arms <= MANY_ARMS:

@@ -415,6 +415,14 @@ class Record(Named):
         return tuple(f"{self.words.arm} {i + 1}" for i in range(self.arms))
 
     @property
+    def means(self) -> tuple[float, ...]:
+        """True mean reward of each arm; empty where the problem does not have one per arm."""
+        means = self.problem.get("means")
+        if isinstance(means, list) and len(means) == self.arms:
+            return tuple(map(float, means))
+        return ()
+
+    @property
     def party_names(self) -> tuple[str, ...]:
         """Names of the parties: those that earn, or else those that the problem names."""
         if self.parties:
