@@ -21,7 +21,7 @@ from posse.core.statistics import (
     unknown_interval,
 )
 from posse.results.naming import labels
-from posse.results.record import Record
+from posse.results.record import CHANCE, Record
 from posse.results.values import same
 from posse.results.words import Vocabulary, common, plural
 
@@ -41,8 +41,6 @@ FAILED_ERRORS = 0.75
 against UCB (5,000 steps, five runs) is clear in 19 % of comparisons, with 0.75 in 96 %; with 0.5
 settings that earn the same were called clear in 8 % of comparisons of five runs.
 """
-CHANCE_REWARD = "chance_reward"
-"""The figure of a summary with what a decision at random pays on average."""
 
 
 @dataclass(frozen=True)
@@ -277,7 +275,7 @@ def _failed_total(*records: Record) -> float:
     """
     totals = [min(record.total) for record in records]
     for record in records:
-        chance = record.summary.get(CHANCE_REWARD)
+        chance = record.summary.get(CHANCE)
         if not isinstance(chance, float):
             continue
         decisions = record.pulls.sum() / record.runs if record.arms else record.horizon

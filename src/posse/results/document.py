@@ -231,9 +231,8 @@ def _answer(pairs: Labelled, joined_records: Sequence[Joining]) -> tuple[str, tu
 
 def _cards(record: Record) -> tuple[str, ...]:
     """Return figures that the system wants shown with the answer, one sentence each."""
-    cards = record.show.get("cards")
     sentences = []
-    for card in cards if isinstance(cards, list) else ():
+    for card in record.show_list("cards"):
         if not isinstance(card, list) or len(card) != 2:
             continue
         value, meaning = map(str, card)
@@ -254,9 +253,9 @@ def origin(record: Record) -> str:
     """Return a sentence about the data that a simulation draws rewards from; else empty."""
     if not record.seeds:
         return ""
-    ratings = record.show.get("ratings")
-    if isinstance(ratings, list):
-        total = sum(int(count) for count in ratings if isinstance(count, int))
+    ratings = [count for count in record.show_list("ratings") if isinstance(count, int)]
+    if "ratings" in record.show:
+        total = sum(ratings)
         return f"Simulated from {words.count(total, 'rating')}."
     for key in ("samples", "rows"):
         count = record.problem.get(key)
@@ -316,12 +315,11 @@ def _truth(record: Record, arm: int) -> str:
 
 def _mean_with_interval(record: Record, arm: int) -> str:
     """Write the mean of an arm with its 95 % interval, if it is known from how many ratings."""
-    means = record.problem.get("means")
-    if not isinstance(means, list) or len(means) != record.arms:
+    if not record.means:
         return words.number(float(record.summary[BEST]), 3)
-    mean = float(means[arm])
-    counts = record.show.get("ratings")
-    count = counts[arm] if isinstance(counts, list) and len(counts) == record.arms else None
+    mean = record.means[arm]
+    counts = record.show_list("ratings")
+    count = counts[arm] if len(counts) == record.arms else None
     if not isinstance(count, int) or count < 1:
         return words.number(mean, 3)
     low, high = wilson(mean * count, count)
@@ -375,12 +373,11 @@ def sentence(record: Record, label: str) -> str:
 def _rivals(pairs: Labelled) -> Labelled:
     """Omit records that equal an earlier one, and plain twins of protected ones."""
     protected = {_question(record) for record, _ in pairs if record.level != PLAIN}
-    rivals: list[tuple[Record, str]] = []
+    rivals = []
     for record, label in pairs:
-        twin = record.level == PLAIN and _question(record) in protected
-        if not twin and not any(identical(record, other) for other, _ in rivals):
+        if record.level != PLAIN or _question(record) not in protected:
             rivals.append((record, label))
-    return rivals
+    return _different(rivals)
 
 
 def _question(record: Record) -> tuple[str, str, int]:
@@ -538,10 +535,9 @@ def _picture(pairs: Labelled) -> Picture | None:
     if any(record.problem != first.problem for record, _ in pairs):
         return None
     runs: list[tuple[Record, str, Floats]] = []
-    for record, label in pairs:
+    for record, label in _different(pairs):
         averages = averages_of(record)
-        repeated = any(identical(record, other) for other, *_ in runs)
-        if averages is not None and not repeated:
+        if averages is not None:
             runs.append((record, label, averages))
     reference, base = _reference(runs)
     if not reference:
@@ -685,14 +681,14 @@ def _protection(record: Record) -> Protection:
     declared: Mapping[str, JSON] = summary if isinstance(summary, Mapping) else {}
     against = str(declared.get("against") or _against(record))
     figures = []
+    warning = ""
     for guarantee in guarantees([record]):
         figures.append(f"{guarantee.figure} (unit {guarantee.entry.get('unit', 'not stated')})")
+        if guarantee.entry["epsilon"] is None:
+            warning = "No finite ε. This is no promise at all."
     broken_by = str(declared.get("broken_by") or _broken_by(record))
-    warning = ""
     if record.off:
         warning = f"OFF: {', '.join(record.off)}. What the level promises does not hold."
-    elif any(guarantee.entry["epsilon"] is None for guarantee in guarantees([record])):
-        warning = "No finite ε. This is no promise at all."
     return Protection(
         described(record.protection),
         against,
@@ -845,8 +841,7 @@ def sections_of(pairs: Labelled) -> list[Section]:
     """Return the tables that the systems of labelled records want shown."""
     by_title: dict[str, list[Section]] = {}
     for record, label in pairs:
-        tables = record.show.get("sections")
-        for table in tables if isinstance(tables, list) else ():
+        for table in record.show_list("sections"):
             section = Section.read(table, label if len(pairs) > 1 else "")
             by_title.setdefault(section.title, []).append(section)
     return [section for same in by_title.values() for section in same]
@@ -915,7 +910,7 @@ def _pulls_table(record: Record, label: str) -> Section:
     rows = []
     for arm in order[:MOST_PULLED]:
         mean = words.UNKNOWN
-        if record.regret is not None and not record.contextual and _means_known(record):
+        if record.regret is not None and not record.contextual and record.means:
             mean = _mean_with_interval(record, int(arm))
         rows.append((record.arm_names[arm], mean, f"{pulls[arm]:,}", f"{share[arm]:.1%}"))
     others = order[MOST_PULLED:]
@@ -926,11 +921,6 @@ def _pulls_table(record: Record, label: str) -> Section:
     nouns = record.words
     columns = (nouns.arm, "mean", plural(nouns.pull), "share")
     return Section(nouns.pulled, columns, tuple(rows), numeric=(1, 2, 3), label=label)
-
-
-def _means_known(record: Record) -> bool:
-    means = record.problem.get("means")
-    return isinstance(means, list) and len(means) == record.arms
 
 
 def times(record: Record) -> dict[str, float]:
@@ -1116,9 +1106,5 @@ def shared_curves(records: Sequence[Record]) -> list[str]:
     """Return the names of curves that all of some records show, in the order of the first."""
     names: list[list[str]] = []
     for record in records:
-        curves = record.show.get("curves")
-        curves = curves if isinstance(curves, list) else []
-        names.append([str(curve["name"]) for curve in curves if isinstance(curve, Mapping)])
-    if not names:
-        return []
-    return [name for name in names[0] if all(name in each for each in names)]
+        names.append([curve["name"] for curve in record.show_list("curves")])
+    return [name for name in names[0] if all(name in each for each in names)] if names else []

@@ -98,6 +98,8 @@ def composed(entry: Entry) -> bool:
 def guarantees(records: Iterable[Record]) -> list[Guarantee]:
     """Return the composed guarantees; parties of a record with the same one share it."""
     chosen = tuple(records)
+    if not any(record.privacy for record in chosen):
+        return []
     result: list[Guarantee] = []
     for record, label in zip(chosen, labels(chosen), strict=True):
         parties: dict[str, list[str]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
+from typing import Any
 
 from posse.policies.decisions import Learnt, PolicyName
 from posse.results import words
@@ -146,9 +147,9 @@ class Named:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences: why the run stopped early, which data were dropped, what may be wrong."""
-        stopped = self.show.get("stopped")
-        first = (str(stopped),) if stopped else ()
-        return (*first, *self.shown("dropped"), *self.shown("warnings"))
+        stopped = str(self.show.get("stopped") or "")
+        sentences = (stopped, *self.shown("dropped"), *self.shown("warnings"))
+        return tuple(filter(None, sentences))
 
     @property
     def implied(self) -> tuple[str, ...]:
@@ -170,13 +171,17 @@ class Named:
 
     def shown(self, name: str) -> tuple[str, ...]:
         """Return a list of sentences or names that the system wants shown (`show[name]`)."""
+        return tuple(map(str, self.show_list(name)))
+
+    def show_list(self, name: str) -> list[Any]:
+        """Return a list that the system wants shown (`show[name]`); empty without one."""
         values = self.show.get(name)
-        return tuple(map(str, values)) if isinstance(values, list) else ()
+        return values if isinstance(values, list) else []
 
     def _role(self, kind: str) -> Mapping[str, JSON]:
-        roles = self.show.get("roles")
-        role = roles.get(kind) if isinstance(roles, Mapping) else None
-        return role if isinstance(role, Mapping) else {}
+        roles: Any = self.show.get("roles") or {}
+        role: Mapping[str, JSON] = roles.get(kind) or {}
+        return role
 
     def settings(self) -> dict[str, JSON]:
         """Return the configuration under dotted names; the policy's name is `policy`.
@@ -190,14 +195,10 @@ class Named:
             if parameter in values and values[parameter] == values[name]:
                 del values[name]
         horizons = [values[name] for name in HORIZON if isinstance(values.get(name), int)]
-        if not horizons:
-            return values
         settings: dict[str, JSON] = {}
         for name, value in values.items():
-            if name in HORIZON and value == horizons[0]:
-                settings["horizon"] = value
-            else:
-                settings[name] = value
+            same = name in HORIZON and value in horizons[:1]
+            settings["horizon" if same else name] = value
         return settings
 
 

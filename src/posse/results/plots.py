@@ -15,6 +15,7 @@ import textwrap
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -25,7 +26,7 @@ from posse.core.statistics import Band, band
 from posse.results import words
 from posse.results.compare import identical, times_as_long
 from posse.results.naming import Named, distinct, labels
-from posse.results.record import Ints, Record, several
+from posse.results.record import CHANCE, Ints, Record, several
 from posse.results.words import common, plural
 
 if TYPE_CHECKING:
@@ -123,28 +124,22 @@ def reward_rates(
     ax = axes(figure, x=nouns.step, y=f"{nouns.earned} a {nouns.step}")
     bands = []
     for i, (record, label) in enumerate(zip(chosen, legend_labels(chosen, labels), strict=True)):
-        edges = (
-            np.unique(
-                np.linspace(0, record.steps.size, min(RATES, record.steps.size) + 1).astype(int)
-            )[1:]
-            - 1
-        )
+        points = record.steps.size
+        counts = np.linspace(0, points, min(RATES, points) + 1).astype(int)
+        edges = np.unique(counts)[1:] - 1
         gained = np.diff(record.reward[:, edges], axis=1, prepend=0.0)
         rates = gained / np.diff(record.steps[edges], prepend=0)
         bands.append(band(rates, quantiles))
         draw_band(ax, record.steps[edges], bands[-1], i, label)
-    chance = chosen[0].summary.get("chance_reward")
-    if (
-        isinstance(chance, float)
-        and chosen[0].arms
-        and all(record.problem == chosen[0].problem for record in chosen)
-    ):
-        each = chance * float(chosen[0].pulls.sum()) / max(1, chosen[0].steps_done)
+    first = chosen[0]
+    chance = first.summary.get(CHANCE)
+    same_problem = all(record.problem == first.problem for record in chosen)
+    if same_problem and first.arms and isinstance(chance, float):
+        each = chance * float(first.pulls.sum()) / max(1, first.steps_done)
         ax.axhline(each, color=INK, linestyle=":", linewidth=1.2, label="chance")
     ax.margins(x=0.01)
-    means = np.concatenate(
-        [one.mean for one in bands]
-    )  # the band of a few runs may be far wider than what it is of
+    # The band of a few runs may be far wider than what it is of.
+    means = np.concatenate([each.mean for each in bands])
     ax.set_ylim(1.3 * min(0.0, float(means.min())), 1.3 * max(float(means.max()), 1e-9))
     legend(figure, ax, _note("band", bands))
     return figure
@@ -196,11 +191,10 @@ def _curves(
     records: Sequence[Record], bands: list[Band], labels: Sequence[str] | None, y: str
 ) -> Figure:
     figure = blank()
-    ax = axes(figure, x=common(r.words for r in records).step, y=y)
-    for i, (record, b, label) in enumerate(
-        zip(records, bands, legend_labels(records, labels), strict=True)
-    ):
-        draw_band(ax, record.steps, b, i, label)
+    ax = axes(figure, x=common(record.words for record in records).step, y=y)
+    names = legend_labels(records, labels)
+    for i, record in enumerate(records):
+        draw_band(ax, record.steps, bands[i], i, names[i])
     ax.margins(x=0.01)
     legend(figure, ax, _note("band", bands))
     return figure
@@ -235,29 +229,21 @@ def _note(what: str, bands: Sequence[Band]) -> str:
 
 def _name_arms(ax: Axes, record: Record) -> None:
     names = [text(name, limit=22) for name in record.arm_names]
-    means = record.problem.get("means")
-    if isinstance(means, list) and len(means) == record.arms:
-        best = int(np.argmax(np.array(means, dtype=np.float64)))
+    if record.means:
+        best = int(np.argmax(record.means))
         names[best] += " ★"
         ax.set_xlabel(f"{ax.get_xlabel()} (★ highest true mean)")
     if SLANTED < record.arms <= MANY_ARMS:
-        size = min(
-            9.0, 0.8 * 72 * 0.82 * WIDTH / record.arms
-        )  # points between two names, less a gap
+        # Points between two names, less a gap.
+        size = min(9.0, 0.8 * 72 * 0.82 * WIDTH / record.arms)
         ax.set_xticks(range(record.arms), names, rotation=90, fontsize=size)
         figure = cast("Figure", ax.figure)
         figure.set_figheight(figure.get_figheight() + 0.006 * size * max(map(len, names)))
     elif record.arms <= SLANTED:
-        slanted = sum(len(name) for name in names) > 55
-        ax.set_xticks(
-            range(record.arms),
-            names,
-            rotation=38 if slanted else 0,
-            ha="right" if slanted else "center",
-        )
-        if slanted:
+        ax.set_xticks(range(record.arms), names)
+        if sum(map(len, names)) > 55:
             for tick in ax.get_xticklabels():
-                tick.set_rotation_mode("anchor")
+                tick.set(rotation=38, ha="right", rotation_mode="anchor")
 
 
 def role_times(records: Records, labels: Sequence[str] | None = None) -> Figure:
@@ -266,11 +252,10 @@ def role_times(records: Records, labels: Sequence[str] | None = None) -> Figure:
     """
     chosen = several(records)
     names = legend_labels(chosen, labels)
-    timed = {
-        name: one
-        for name, one in zip(names, chosen, strict=True)
-        if sum(one.role_seconds.values()) > 0
-    }
+    timed = {}
+    for name, record in zip(names, chosen, strict=True):
+        if sum(record.role_seconds.values()) > 0:
+            timed[name] = record
     if not timed:
         raise DataError(
             "none of these records holds time by role. Only runs with roles have it, not "
@@ -388,13 +373,16 @@ def role_colours(records: Iterable[Named], kinds: Iterable[str]) -> dict[str, tu
     A kind without one gets the next colour of `SERIES` that no other has.
     """
     chosen = tuple(records)
-    colours = {
-        kind: next(filter(None, (one.role_colour(kind) for one in chosen)), None) for kind in kinds
-    }
-    free = [colour for colour in SERIES if (colour, colour) not in colours.values()] or [INK]
-    unnamed = [kind for kind, pair in colours.items() if pair is None]
-    colours |= {kind: (free[i % len(free)],) * 2 for i, kind in enumerate(unnamed)}
-    return {kind: pair for kind, pair in colours.items() if pair is not None}
+    declared: dict[str, tuple[str, str]] = {}
+    order = dict.fromkeys(kinds)
+    for kind in order:
+        for record in reversed(chosen):
+            colours = record.role_colour(kind)
+            if colours is not None:
+                declared[kind] = colours
+    free = [colour for colour in SERIES if (colour, colour) not in declared.values()] or [INK]
+    others = cycle(free)
+    return {kind: declared.get(kind) or (next(others),) * 2 for kind in order}
 
 
 def page_colour(colours: tuple[str, str]) -> str:
@@ -440,12 +428,11 @@ def style(ax: Axes, *, x: str, y: str, grid: Grid = "both") -> Axes:
     """Style a pair of axes, and label them with quantity and unit; a long label has two lines."""
     ax.patch.set_alpha(0.0)
     ax.set_xlabel(x, color=INK, fontsize=9.5)
-    lines = (
-        [y] if len(y) <= UPRIGHT else y.replace(" (", "\n(").split("\n")
-    )  # a unit in brackets stays whole
-    wrapped = (
-        part for line in lines for part in textwrap.wrap(line, UPRIGHT, break_on_hyphens=False)
-    )
+    if len(y) > UPRIGHT:
+        y = y.replace(" (", "\n(")  # a unit in brackets stays whole
+    wrapped = []
+    for line in y.split("\n"):
+        wrapped += textwrap.wrap(line, UPRIGHT, break_on_hyphens=False)
     ax.set_ylabel("\n".join(wrapped), color=INK, fontsize=9.5)
     ax.tick_params(which="both", colors=INK, labelsize=9, length=3)
     for side, spine in ax.spines.items():

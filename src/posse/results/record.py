@@ -396,13 +396,13 @@ class Record(Named):
         steps_known = self.arms or "steps_done" in self.summary
         if self.status == "finished" or not steps_known:
             return self.status
+        noun = self.words.step
+        progress = f"{self.steps_done:,} of {words.count(self.steps_planned, noun)}"
         if self.status != "running":
-            planned = words.count(self.steps_planned, self.words.step)
-            return f"{self.status} after {self.steps_done:,} of {planned}"
+            return f"{self.status} after {progress}"
         if self.show.get("in_use"):  # nobody knows how many steps there will be
-            return f"running: {words.count(self.steps_done, self.words.step)} so far"
-        planned = words.count(self.steps_planned, self.words.step)
-        return f"running: {self.steps_done:,} of {planned}"
+            progress = f"{words.count(self.steps_done, noun)} so far"
+        return f"running: {progress}"
 
     @property
     def arm_names(self) -> tuple[str, ...]:
@@ -413,6 +413,14 @@ class Record(Named):
         if isinstance(names, list) and len(names) == self.arms:
             return tuple(map(str, names))
         return tuple(f"{self.words.arm} {i + 1}" for i in range(self.arms))
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        """True mean reward of each arm; empty where the problem does not have one per arm."""
+        means = self.problem.get("means")
+        if isinstance(means, list) and len(means) == self.arms:
+            return tuple(map(float, means))
+        return ()
 
     @property
     def party_names(self) -> tuple[str, ...]:
@@ -624,7 +632,8 @@ def _check_show(show: Mapping[str, JSON]) -> None:
             )
     roles: Any = show.get("roles", {})
     for kind, role in roles.items():
-        if not _has_colours(role):
+        # The colours go into the style of a page as they are.
+        if not isinstance(role, Mapping) or not all(map(is_colour, role.get("colour", ()))):
             raise DataError(
                 f"show.roles.{kind} must have a label and two colours such as '#2f7fd6', got "
                 f"{role!r}.",
@@ -633,7 +642,7 @@ def _check_show(show: Mapping[str, JSON]) -> None:
             )
     sections: Any = show.get("sections", [])
     for i, section in enumerate(sections):
-        if not _is_table(section):
+        if not isinstance(section, Mapping) or not _is_rectangular(section):
             raise DataError(
                 f"show.sections[{i}] must be a table whose rows are as long as its columns, got "
                 f"{section}.",
@@ -642,16 +651,7 @@ def _check_show(show: Mapping[str, JSON]) -> None:
             )
 
 
-def _has_colours(role: object) -> bool:
-    """Return whether the colours of a role, if it has any, are safe in the style of a page."""
-    if not isinstance(role, Mapping):
-        return False
-    return all(is_colour(colour) for colour in role.get("colour", ()))
-
-
-def _is_table(section: object) -> bool:
-    if not isinstance(section, Mapping):
-        return False
+def _is_rectangular(section: Mapping[str, Any]) -> bool:
     width = len(section.get("columns", ()))
     return all(len(row) == width for row in section.get("rows", ()))
 

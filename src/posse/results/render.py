@@ -58,23 +58,17 @@ def render_html(content: Document) -> str:
     for record in content.records:
         kinds |= dict.fromkeys(record.role_seconds)
     colours = list(plots.role_colours(content.records, kinds).values())
-    figures = [
-        (
-            plot.caption,
-            plots.inline(_draw(plot), prefix=f"f{i}", title=plot.caption, colours=colours),
-        )
-        for i, plot in enumerate(content.plots)
-    ]
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            document=content,
-            bars=list(_bars(content)),
-            figures=figures,
-            dark_style=plots.dark_style(colours),
-            version=__version__,
-        )
+    figures = []
+    for i, plot in enumerate(content.plots):
+        svg = plots.inline(_draw(plot), prefix=f"f{i}", title=plot.caption, colours=colours)
+        figures.append((plot.caption, svg))
+    page = _environment().get_template("page.html")
+    return page.render(
+        document=content,
+        bars=list(_bars(content)),
+        figures=figures,
+        dark_style=plots.dark_style(colours),
+        version=__version__,
     )
 
 
