@@ -214,7 +214,7 @@ WRONG = [
     ),
     (
         ["federation", "create", "f", "--role", "agent"],
-        "an agent needs a name. Pass --called, such as --called clinic-b.",
+        "the role agent needs a name. Pass --called, such as --called clinic-b.",
     ),
     (["federation", "ca", "list"], "there is no authority in posse-ca"),
     (["federation", "ca", "serve"], "there is no authority in posse-ca"),
@@ -243,8 +243,8 @@ LATER = [
         ["federation", "ca", "token", "--role", "ownr", "--name", "a"],
         "unknown role 'ownr'. Did you mean 'owner'?",
     ),
-    (["federation", "ca", "token", "--role", "owner"], "an owner needs a name. Pass --name"),
-    (["federation", "ca", "token", "--role", "party"], "a party needs a name. Pass --name"),
+    (["federation", "ca", "token", "--role", "owner"], "the role owner needs a name. Pass --name"),
+    (["federation", "ca", "token", "--role", "party"], "the role party needs a name. Pass --name"),
     (
         ["federation", "ca", "token", "--role", "dealer", "--name", "x"],
         "the dealer of a run is called 'dealer', got 'x'",

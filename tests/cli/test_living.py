@@ -244,7 +244,7 @@ def test_the_documents_found_federations_with_and_without_a_part_in_runs() -> No
 
 
 def test_a_founder_without_a_part_in_runs_needs_a_name(posse: Call) -> None:
-    assert "an operator needs a name. Pass --called" in one_line(
+    assert "the role operator needs a name. Pass --called" in one_line(
         posse("federation", "create", "a", "--role", "operator")
     )
     assert "is the name of a role" in one_line(

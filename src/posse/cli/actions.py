@@ -12,6 +12,7 @@ from posse.cli.help import make_command
 from posse.cli.keep import Keeper
 from posse.cli.progress import Doing
 from posse.cli.screen import print_json, remark, saved, say, section
+from posse.systems.registry import ACTIONS, BUILT_IN, systems
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,8 +31,6 @@ def summaries() -> dict[str, str]:
 
     Built-in systems are not imported for it.
     """
-    from posse.systems.registry import ACTIONS, BUILT_IN, systems
-
     words = dict(ACTIONS)
     for declared in _declared(systems(skip=BUILT_IN)):
         word = declared.path[0]
@@ -55,8 +54,6 @@ def at(word: str) -> Command | None:
 
 
 def _of_all_systems() -> list[Command]:
-    from posse.systems.registry import systems
-
     return list(_declared(systems()))
 
 

@@ -4,7 +4,7 @@
 |---|---|
 | 0 | done |
 | 1 | a check ran and did not pass |
-| 2 | the user's mistake, or the machine's: one line on stderr says what to do |
+| 2 | the user's mistake, or the machine's: one line on stderr gives a remedy |
 | 3 | start the party again when the other is there: a peer has not confirmed its last messages, or the run stalled |
 | 130 | interrupted by Ctrl-C |
 | 141 | the reader of the output closed it |
@@ -30,7 +30,7 @@ import typer
 from posse.cli import actions, audit, catalogue, check, demo, logs, runs, studio, systems
 from posse.cli.flags import INTERRUPTED
 from posse.cli.groups import Group, group_of_systems, group_with_default, top_level_command
-from posse.cli.help import HELP, WIDEST, Command
+from posse.cli.help import HELP, WIDEST, Command, text_of
 from posse.cli.names import OLD, refuse_removed, rename
 from posse.cli.operators import ca, federation, living, operations
 from posse.cli.screen import complain, remark
@@ -258,103 +258,81 @@ app = typer.Typer(
 def _group(
     parent: typer.Typer,
     name: str,
-    text: str,
+    about: str,
+    examples: tuple[str, ...],
     cls: type[Group] = Group,
     **commands: Callable[..., None],
 ) -> typer.Typer:
     """Add a group with its commands."""
-    group = typer.Typer(cls=cls, help=text)
+    group = typer.Typer(cls=cls, help=text_of(about, examples))
     parent.add_typer(group, name=name)
     for word, function in commands.items():
         group.command(word, cls=Command)(function)
     return group
 
 
-_RUN = """Run a protected protocol, or its plain bandit with --plain.
-
-Examples:
-    posse run SYSTEM --owners 10
-    posse run SYSTEM --plain --policy thompson
-"""
-_COMPARE = """Compare stored runs (ids), or policies on the same worlds.
-
-Examples:
-    posse compare last ID
-    posse compare SYSTEM --policy ucb --policy thompson
-"""
-_SWEEP = """Run a grid of settings.
-
-Examples:
-    posse sweep SYSTEM --over policy=ucb,thompson
-    posse sweep SYSTEM --over horizon=1000,10000 --out table.csv
-"""
-_AUDIT = """Attack a stored run (id), a recorded view (file), or settings.
-
-Examples:
-    posse audit last
-    posse audit SYSTEM --level paper
-"""
-_CHECK = """Check a table of yours, or the ranges of a protocol.
-
-Examples:
-    posse check ratings.csv
-    posse check ranges --bits 20
-"""
-_EVALUATE = """Estimate from a log what other policies would have earned.
-
-Examples:
-    posse evaluate log.csv
-    posse evaluate rates log.csv
-"""
-_RUNS = """List, show, delete, export and report the runs on this machine.
-
-Examples:
-    posse runs list
-    posse runs show last
-"""
-_PROBLEMS = """List the data that every system can learn from.
-
-Examples:
-    posse problems --data movielens
-    posse problems show embedded:movielens
-"""
-_FEDERATION = """Create a federation, and propose runs to it.
-
-Examples:
-    posse federation create hospitals
-    posse federation submit run.toml --at hospitals/customer.toml
-"""
-_CA = """Certify the parties of a run: tokens, certificates, revocation.
-
-Examples:
-    posse federation ca init --run trial-7
-    posse federation ca token --role owner --name clinic-b
-"""
-_PARTY = """Take part in a run or a federation.
-
-Examples:
-    posse party enrol --token-file token
-    posse party clinic-b.toml
-"""
-
 for _function in (demo.demo, studio.studio, logs.predict, catalogue.policies, federation.up):
     app.command(_function.__name__, cls=Command)(_function)
-_group(app, "run", _RUN, group_of_systems(systems.run_command, alone=False))
+_group(
+    app,
+    "run",
+    "Run a protected protocol, or its plain bandit with --plain.",
+    ("posse run SYSTEM --owners 10", "posse run SYSTEM --plain --policy thompson"),
+    group_of_systems(systems.run_command, alone=False),
+)
 _group(
     app,
     "compare",
-    _COMPARE,
+    "Compare stored runs (ids), or policies on the same worlds.",
+    ("posse compare last ID", "posse compare SYSTEM --policy ucb --policy thompson"),
     group_of_systems(systems.compare_command, systems.compare_stored_command),
 )
-_group(app, "sweep", _SWEEP, group_of_systems(systems.sweep_command))
-_group(app, "audit", _AUDIT, group_of_systems(audit.settings_audit, audit.stored_audit))
-_group(app, "check", _CHECK, group_with_default("_own"), _own=check.check)
-_group(app, "evaluate", _EVALUATE, group_with_default("_own"), _own=logs.evaluate)
-_group(app, "problems", _PROBLEMS, group_with_default("_own"), _own=catalogue.problems)
+_group(
+    app,
+    "sweep",
+    "Run a grid of settings.",
+    (
+        "posse sweep SYSTEM --over policy=ucb,thompson",
+        "posse sweep SYSTEM --over horizon=1000,10000 --out table.csv",
+    ),
+    group_of_systems(systems.sweep_command),
+)
+_group(
+    app,
+    "audit",
+    "Attack a stored run (id), a recorded view (file), or settings.",
+    ("posse audit last", "posse audit SYSTEM --level paper"),
+    group_of_systems(audit.settings_audit, audit.stored_audit),
+)
+_group(
+    app,
+    "check",
+    "Check a table of yours, or the ranges of a protocol.",
+    ("posse check ratings.csv", "posse check ranges --bits 20"),
+    group_with_default("_own"),
+    _own=check.check,
+)
+_group(
+    app,
+    "evaluate",
+    "Estimate from a log what other policies would have earned.",
+    ("posse evaluate log.csv", "posse evaluate rates log.csv"),
+    group_with_default("_own"),
+    _own=logs.evaluate,
+)
+_group(
+    app,
+    "problems",
+    "List the data that every system can learn from.",
+    ("posse problems --data movielens", "posse problems show embedded:movielens"),
+    group_with_default("_own"),
+    _own=catalogue.problems,
+)
 _group(
     app,
     "runs",
-    _RUNS,
+    "List, show, delete, export and report the runs on this machine.",
+    ("posse runs list", "posse runs show last"),
     list=runs.list_runs,
     show=runs.show,
     delete=runs.delete,
@@ -364,7 +342,11 @@ _group(
 _federation = _group(
     app,
     "federation",
-    _FEDERATION,
+    "Create a federation, and propose runs to it.",
+    (
+        "posse federation create hospitals",
+        "posse federation submit run.toml --at hospitals/customer.toml",
+    ),
     create=living.create,
     submit=living.submit,
     queue=living.queue,
@@ -373,7 +355,11 @@ _federation = _group(
 _group(
     _federation,
     "ca",
-    _CA,
+    "Certify the parties of a run: tokens, certificates, revocation.",
+    (
+        "posse federation ca init --run trial-7",
+        "posse federation ca token --role owner --name clinic-b",
+    ),
     init=ca.init,
     token=ca.token,
     sign=ca.sign,
@@ -385,7 +371,8 @@ _group(
 _group(
     app,
     "party",
-    _PARTY,
+    "Take part in a run or a federation.",
+    ("posse party enrol --token-file token", "posse party clinic-b.toml"),
     group_with_default("start"),
     enrol=ca.enrol,
     start=federation.start,

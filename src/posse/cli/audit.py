@@ -16,10 +16,12 @@ from posse.cli import flags
 from posse.cli.flags import INTERRUPTED, settings_of
 from posse.cli.groups import StoredCommand
 from posse.cli.help import make_command
+from posse.cli.keep import open_store
 from posse.cli.progress import Doing, about
 from posse.cli.screen import print_json, remark, say, section, table
 from posse.cli.systems import system_command
 from posse.core.interrupts import save_on_interrupt
+from posse.systems.registry import system
 
 if TYPE_CHECKING:
     from typer.core import TyperCommand
@@ -92,14 +94,13 @@ def stored_audit() -> TyperCommand:
         no_save: NoKeep = False,
         full: flags.Full = False,
     ) -> None:
-        from posse.results.store import Store
         from posse.systems.audit import read_view
 
         if os.sep in id or Path(id).is_file():
             view = read_view(Path(id))
             _audited(view, all, attack, seed, json, full, _like(like, str(view.public["system"])))
             return
-        store = Store()
+        store = open_store()
         record = store.get(id)
 
         def keep(result: Audit) -> None:
@@ -119,8 +120,6 @@ def stored_audit() -> TyperCommand:
 
 def _like(file: Path | None, name: str) -> RunSettings | None:
     """Read settings like those of a run whose view was recorded."""
-    from posse.systems.registry import system
-
     return None if file is None else system(name).Settings.make(file=file)
 
 

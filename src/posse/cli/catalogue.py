@@ -13,6 +13,7 @@ from posse.cli.progress import Doing
 from posse.cli.screen import heading, print_json, say, table
 from posse.core.check import suggestion
 from posse.core.errors import ConfigError
+from posse.systems.registry import systems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -134,8 +135,6 @@ def _show_lists(what: str, lists: Mapping[str, Listing], json: bool) -> None:
 
 def _lists(listing_of: Callable[[AnySystem], Listing | None]) -> dict[str, Listing]:
     """Return the lists of all systems that have one, by the system's name."""
-    from posse.systems.registry import systems
-
     lists = {}
     for system in systems():
         listing = listing_of(system)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from posse.cli import flags
-from posse.cli.screen import bullets, print_json, say, table
+from posse.cli.screen import bullets, in_terminal, print_json, say, table
 from posse.core.errors import PosseError
 
 if TYPE_CHECKING:
@@ -65,35 +64,40 @@ def _show(files: list[Path], summary: Summary) -> None:
 
     name = str(files[0]) if len(files) == 1 else f"{len(files)} files"
     say(f"{name}: {TITLES[summary.kind]}", style="bold")
-    facts = [f"{summary.rows:,} rows" if summary.rows else "", f"{len(summary.arms)} arms"]
+    facts = f"{len(summary.arms)} arms"
+    if summary.rows:
+        facts = f"{summary.rows:,} rows; {facts}"
     if summary.flags:
-        facts.append(f"read with {shlex.join(as_flags(summary.flags))}")
-    say("; ".join(fact for fact in facts if fact))
+        facts += f"; read with {shlex.join(as_flags(summary.flags))}"
+    say(facts)
     value = "mean"
     if summary.kind == "clients":
         value = "share of samples"
     elif summary.threshold is not None:
         value = f"share above {summary.threshold:g}"
     for names in summary.similar:
-        listed = ", ".join(repr(each) for each in names)
+        listed = ", ".join(map(repr, names))
         say(
             f"{listed} differ only in case or spaces, and are different arms. Correct the file if "
             "they are the same.",
             style="bold red",
         )
-    rows = []
-    for arm in summary.arms[:SHOWN]:
-        interval = _interval(arm)
-        shown = "" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}"
-        rows.append(
-            (arm.name, "" if arm.count is None else f"{arm.count:,}", f"{arm.mean:.3f}", shown)
-        )
+    rows = [_cells(arm) for arm in summary.arms[:SHOWN]]
     table(("arm", "rows", value, "95 % interval"), rows, numeric=(1, 2, 3))
     if len(summary.arms) > SHOWN:
         say(f"and {len(summary.arms) - SHOWN} more arms")
     if summary.dropped:
         bullets(summary.dropped, style="yellow")
     typer.echo(f"\n{shlex.join(summary.command)}")  # one line, to be copied
+
+
+def _cells(arm: ArmSummary) -> tuple[str, str, str, str]:
+    """Return a line of the table of arms."""
+    count = "" if arm.count is None else f"{arm.count:,}"
+    interval = _interval(arm)
+    if interval is None:
+        return arm.name, count, f"{arm.mean:.3f}", ""
+    return arm.name, count, f"{arm.mean:.3f}", f"{interval[0]:.3f} to {interval[1]:.3f}"
 
 
 def _interval(arm: ArmSummary) -> tuple[float, float] | None:
@@ -103,11 +107,6 @@ def _interval(arm: ArmSummary) -> tuple[float, float] | None:
     if not arm.count or not 0 <= arm.mean <= 1:
         return None
     return wilson_interval(arm.mean * arm.count, arm.count)
-
-
-def in_terminal() -> bool:
-    """Return whether somebody can be asked."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def ask_for_settings(settings: S, error: PosseError) -> S:
@@ -124,17 +123,16 @@ def ask_for_settings(settings: S, error: PosseError) -> S:
     from posse.problems.summary import as_flags, summarise
 
     source: object = settings
-    asked = error.rule.startswith("problems.") and in_terminal()
-    if not asked or not isinstance(source, TableSettings):
+    may_ask = error.rule.startswith("problems.") and in_terminal()
+    if not may_ask or not isinstance(source, TableSettings):
         raise error
     try:
         summary = summarise(list(source.data_files()), source.columns)
     except PosseError:
         raise error from None
-    if not summary.flags:
-        raise error
-    words = shlex.join(as_flags(summary.flags))
-    typer.echo(f"{error.text}", err=True)
-    if not typer.confirm(f"Read it with {words}?", default=True, err=True):
-        raise error
-    return settings.but(**summary.flags)
+    if summary.flags:
+        words = shlex.join(as_flags(summary.flags))
+        typer.echo(error.text, err=True)
+        if typer.confirm(f"Read it with {words}?", default=True, err=True):
+            return settings.but(**summary.flags)
+    raise error

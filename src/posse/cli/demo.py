@@ -16,6 +16,7 @@ from posse.cli.screen import bullets, heading, remark, say, show
 from posse.cli.systems import go, title
 from posse.core.check import require
 from posse.core.errors import MissingExtraError
+from posse.systems.registry import names, system
 
 if TYPE_CHECKING:
     from posse.results.record import Record
@@ -52,7 +53,7 @@ def demo(
         posse demo
         posse demo SYSTEM --horizon 200
     """
-    from posse.systems.registry import names, system
+    from posse.results import report as write_report
 
     chosen = system(name or names()[0])
     keeper = Keeper(save=True)
@@ -70,8 +71,12 @@ def demo(
         _tell(chosen, pairs, full)
         if full:
             _attack(chosen, [record.level for record, _ in pairs], min(horizon or AUDITED, AUDITED))
-        page = _report(records, out / "report.html") if draws else None
-    _end(chosen, records, page)
+        if draws:
+            with Doing("writing the report"):
+                page = write_report(records, out / "report.html")
+    if draws:
+        say(f"The report: {page}")
+    say(f"Next: posse runs show {records[0].id} --full; posse run {chosen.name} --help")
 
 
 def _pairs(
@@ -94,7 +99,8 @@ def _pairs(
             "compiled) ..."
         )
         twin = go(variant.plain(), keeper)
-        records.extend([] if number else [twin])
+        if not number:
+            records.append(twin)
         remark(f"{2 * number + 2}. {title(variant)} ...")
         records.append(go(variant, keeper))
         yield records[-1], twin
@@ -106,14 +112,13 @@ def _tell(chosen: AnySystem, pairs: Sequence[tuple[Record, Record]], full: bool)
 
     protected = [record for record, _ in pairs]
     notes = [sameness(*pair) for pair in pairs] if chosen.about.exact else []
-    shown = document([*protected, *(twin for _, twin in pairs[:1])])
-    show(shown, full=full, lines=LINES)
+    show(document([*protected, *(twin for _, twin in pairs[:1])]), full=full, lines=LINES)
     for note in notes if full else notes[:1]:
         say(note, style="bold")
 
 
 def _attack(chosen: AnySystem, levels: Sequence[str], horizon: int) -> None:
-    """Make one attack at every level that was run, on a short run, and say what it finds."""
+    """Make one attack at every level that was run, on a short run, and print the findings."""
     from posse.systems.audit import audit
 
     attack = chosen.about.demo.attack
@@ -134,23 +139,10 @@ def _attack(chosen: AnySystem, levels: Sequence[str], horizon: int) -> None:
 
 
 def _can_draw() -> bool:
-    """Whether there can be a report; without matplotlib the demo says everything all the same."""
+    """Return whether there can be a report; without matplotlib the demo prints everything else."""
     try:
         require("matplotlib", extra="plot")
     except MissingExtraError as error:
         remark(f"no report: {error}")
         return False
     return True
-
-
-def _report(records: Sequence[Record], path: Path) -> Path:
-    from posse.results import report
-
-    with Doing("writing the report"):
-        return report(records, path)
-
-
-def _end(chosen: AnySystem, records: Sequence[Record], page: Path | None) -> None:
-    if page:
-        say(f"The report: {page}")
-    say(f"Next: posse runs show {records[0].id} --full; posse run {chosen.name} --help")

@@ -3,7 +3,7 @@ nowhere else.
 
 A flag that is not given is not passed on, so that what a file says, or the model's default, holds.
 Values go to the model as text: one place decides what is a number, for a flag, a TOML file and
-Python alike.
+Python.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def join_files(args: Sequence[str]) -> list[str]:
 
 
 def flags_given(context: typer.Context) -> dict[str, Any]:
-    """Give the settings that stood on the command line."""
+    """Return the settings given on the command line."""
     return dict(context.meta.get(_META, {}))
 
 
@@ -133,18 +133,13 @@ def settings_of(
     """Build the settings: flags win over the file, the file over `defaults`, these over the model's
     own defaults.
     """
-    on_command_line = flags_given(context)
-    fields = {
-        model.aliases.get(word, word)
-        for word in (*on_command_line, *(read_toml(file) if file is not None else ()))
-    }
-    return model.make(
-        {
-            **{name: value for name, value in defaults.items() if name not in fields},
-            **on_command_line,
-        },
-        file=file,
-    )
+    values = flags_given(context)
+    words = [*values]
+    if file is not None:
+        words += read_toml(file)
+    fields = {model.aliases.get(word, word) for word in words}
+    own_defaults = {name: defaults[name] for name in defaults if name not in fields}
+    return model.make({**own_defaults, **values}, file=file)
 
 
 def _options(
@@ -166,11 +161,15 @@ def _options(
     scratch.command()(stand_in)
     options = typer.main.get_command(scratch).params
     for option in options:
-        if (
-            option.name in positional
-        ):  # made without help: click's own constructor drops what typer passes
-            option.help = _told(model, option.name, defaults)
+        # A positional one has no help yet: click's own constructor drops what typer passes.
+        if option.name in positional:
+            option.help = _help_with_default(model, option.name, defaults)
     return options
+
+
+def _keyword(name: str, default: object, annotation: object) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
 def _by_name(name: str) -> inspect.Parameter:
@@ -179,25 +178,22 @@ def _by_name(name: str) -> inspect.Parameter:
     option = typer.Option(
         None, flag, help=f"The same as [{name.upper()}].", metavar="TEXT", show_default=False
     )
-    return inspect.Parameter(
-        f"{name}_by_name", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str | None
-    )
+    return _keyword(f"{name}_by_name", option, str | None)
 
 
 def _absent(name: str) -> inspect.Parameter:
-    """Take the flag of a name that is not a setting: the settings refuse it, and say what to do."""
+    """Take the flag of a name that is not a setting: the settings refuse it, with a remedy."""
     option = typer.Option(None, f"--{name.replace('_', '-')}", hidden=True)
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str | None
-    )
+    return _keyword(name, option, str | None)
 
 
-def _told(model: type[Settings], name: str, defaults: Mapping[str, object]) -> str:
-    """Say what a setting is, and its default."""
+def _help_with_default(model: type[Settings], name: str, defaults: Mapping[str, object]) -> str:
+    """Return the help of a setting, with its default."""
     field = model.model_fields[name]
     default = defaults.get(name, field.default)
-    text = "" if default in (None, "") or field.is_required() else f" (default: {_shown(default)})"
-    return help_of(model, name) + text
+    if default in (None, "") or field.is_required():
+        return help_of(model, name)
+    return f"{help_of(model, name)} (default: {_as_text(default)})"
 
 
 def _parameter(
@@ -212,16 +208,12 @@ def _parameter(
             metavar="PATH",
             rich_help_panel=model.heading(owner),
         )
-        return inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str | None
-        )
+        return _keyword(name, option, str | None)
     field = model.model_fields[name]
     kind, metavar = _shape(field.annotation)
     if positional:
         argument = typer.Argument(None, metavar=name.upper(), show_default=False)
-        return inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=argument, annotation=kind | None
-        )
+        return _keyword(name, argument, kind | None)
     words = (name, *(alias for alias, field_name in model.aliases.items() if field_name == name))
     flags = [f"--{word.replace('_', '-')}" for word in words]
     if kind is bool:
@@ -229,23 +221,21 @@ def _parameter(
     option = typer.Option(
         None,
         *flags,
-        help=_told(model, name, defaults),
+        help=_help_with_default(model, name, defaults),
         metavar=None if kind is bool else metavar,
         show_default=False,
         rich_help_panel=model.heading(name),
     )
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None
-    )
+    return _keyword(name, option, kind | None)
 
 
 def help_of(model: type[Settings], name: str) -> str:
-    """Give the help of one setting: the docstring below its field."""
+    """Return the help of one setting: the docstring below its field."""
     return " ".join((model.model_fields[name].description or "").split())
 
 
 def _shape(annotation: Any) -> tuple[Any, str]:
-    """Give the type that typer parses, and the word that help shows for it."""
+    """Return the type that typer parses, and the word that help shows for it."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         (kind,) = (argument for argument in arguments if argument is not types.NoneType)
@@ -254,11 +244,15 @@ def _shape(annotation: Any) -> tuple[Any, str]:
         return list[str], _shape(arguments[0])[1]
     if origin is Literal:
         return str, "|".join(str(argument) for argument in arguments)
-    return (bool, "") if annotation is bool else (str, _METAVARS.get(annotation, "TEXT"))
+    if annotation is bool:
+        return bool, ""
+    return str, _METAVARS.get(annotation, "TEXT")
 
 
-def _shown(default: object) -> str:
-    return {True: "on", False: "off"}[default] if isinstance(default, bool) else str(default)
+def _as_text(default: object) -> str:
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return str(default)
 
 
 def _given(value: object) -> bool:

@@ -15,6 +15,7 @@ from posse.cli import actions
 from posse.cli.help import HELP, LINES, Command, summary, take_all, text_of, write_page
 from posse.core.errors import ConfigError
 from posse.core.interrupts import defer_interrupt, enforce_interrupts
+from posse.systems.registry import names, system, systems
 
 if TYPE_CHECKING:
     from click import Command as ClickCommand
@@ -192,13 +193,9 @@ def group_of_systems(
 
     class SystemGroup(Group):
         def list_commands(self, ctx: Context) -> list[str]:
-            from posse.systems.registry import systems
-
             return [each.name for each in systems()]
 
         def get_command(self, ctx: Context, cmd_name: str) -> ClickCommand | None:
-            from posse.systems.registry import names, system
-
             if cmd_name not in names():
                 return None
             # What is imported may compile, and a compiler loses a Ctrl-C.
@@ -214,8 +211,6 @@ def group_of_systems(
             return super().names_command(ctx, default, args)
 
         def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-            from posse.systems.registry import names
-
             without_name = args[0].startswith("-") if args else alone
             if without_name and args[:1] not in ([flag] for flag in HELP):
                 args = [names()[0], *args]

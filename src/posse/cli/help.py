@@ -11,10 +11,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import shorten
+from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 import typer
 from typer.core import TyperCommand
+
+from posse.systems.registry import names
 
 if TYPE_CHECKING:
     from click import Command as ClickCommand
@@ -147,7 +150,7 @@ def write_page(
     context: Context,
     formatter: HelpFormatter,
     command: ClickCommand,
-    panels: Mapping[str, Rows] | None = None,
+    panels: Mapping[str, Rows] = MappingProxyType({}),
     most_lines: int = LINES,
 ) -> None:
     """Write the help page of the context's command.
@@ -164,27 +167,25 @@ def write_page(
     if command is not context.command:
         usage += " | COMMAND [ARGS]..."
     if _SYSTEM in examples:
-        from posse.systems.registry import names
-
         examples = examples.replace(_SYSTEM, names()[0])
     example_lines = tuple(line.strip() for line in examples.splitlines() if line.strip())
     if context.meta.get(_ALL_META):
         options = _by_panel(command, context)
-        Page(usage, text, panels or {}, options, "", example_lines).write(
-            context.command_path, formatter
-        )
+        page = Page(usage, text, panels, options, "", example_lines)
+        page.write(context.command_path, formatter)
         return
     parameters = sorted(command.get_params(context), key=_importance)
     rows = [row for row in _rows(command, parameters, context) if not row[0].startswith(HELP)]
-    title = "Options" if all(row[0].startswith("-") for row in rows) else "Arguments and options"
+    title = "Options"
+    if not all(row[0].startswith("-") for row in rows):
+        title = "Arguments and options"
+    first = text.partition("\n\n")[0]
     for count in range(len(rows), -1, -1):
         more = len(rows) - count
         all_options = f"{more} more: {context.command_path} --help --all" if more and count else ""
         options = {title: _one_line_each(rows[:count], formatter.width)} if count else {}
         trial = context.make_formatter()
-        page = Page(
-            usage, text.partition("\n\n")[0], panels or {}, options, all_options, example_lines
-        )
+        page = Page(usage, first, panels, options, all_options, example_lines)
         page.write(context.command_path, trial)
         if trial.getvalue().count("\n") <= most_lines:
             break
@@ -208,12 +209,10 @@ def _beginning(text: str, most: int) -> str:
     for sentence in (text, text.partition(" (default")[0]):
         if len(sentence) <= most:
             return sentence
-    ends = [sentence.rfind(mark, 0, most) for mark in (". ", "; ", ": ", " (")]
-    return (
-        f"{sentence[: max(ends)].rstrip(' .,')}."
-        if max(ends) > 0
-        else shorten(sentence, most, placeholder=" ...")
-    )
+    end = max(sentence.rfind(mark, 0, most) for mark in (". ", "; ", ": ", " ("))
+    if end <= 0:
+        return shorten(sentence, most, placeholder=" ...")
+    return f"{sentence[:end].rstrip(' .,')}."
 
 
 def _importance(parameter: Parameter) -> tuple[int, int]:

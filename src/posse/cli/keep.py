@@ -17,6 +17,7 @@ from posse.cli.flags import INTERRUPTED
 from posse.cli.screen import print_json, remark
 from posse.core.check import require
 from posse.core.errors import ConfigError, DataError, StoreError
+from posse.core.files import explain_os_error, open_whole
 from posse.core.interrupts import save_on_interrupt
 
 if TYPE_CHECKING:
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 
 
 _PICTURES = (".pdf", ".png", ".svg")
+
+
+def open_store() -> Store:
+    """Open the store of this machine."""
+    from posse.results.store import Store
+
+    return Store()
 
 
 class Keeper:
@@ -61,14 +69,12 @@ class Keeper:
         self.saves = save
         """Whether records are kept in the store."""
         if save and not late:
-            self.store  # noqa: B018  a store that cannot be opened is told before the run
+            self.store  # noqa: B018  a store that cannot be opened is an error before the run
 
     @cached_property
     def store(self) -> Store | None:
         """The store, or None where nothing is saved."""
-        from posse.results.store import Store
-
-        return Store() if self.saves else None
+        return open_store() if self.saves else None
 
     def begin(self, head: Record) -> RunHandle | None:
         """List a run that begins, where runs are saved; a store that cannot be written now may be
@@ -83,9 +89,11 @@ class Keeper:
 
     def name(self, record: Record, handle: RunHandle | None = None) -> Record:
         """Give a record the user's label, and the id under which its run is listed."""
-        label = {} if self._label is None else {"label": self._label}
         id = record.id if handle is None else handle.id
-        return record.but(id=id, run_id=id, summary={**record.summary, **label})
+        result = record.but(id=id, run_id=id)
+        if self._label is None:
+            return result
+        return result.but(summary={**record.summary, "label": self._label})
 
     def _save(self, record: Record) -> None:
         handle = self._listed.pop(record.id, None)
@@ -126,15 +134,14 @@ class Keeper:
         """Save what was finished, in another thread than the one that does not look up, and say
         so.
         """
-        for record in reversed(records if self.saves else ()):
-            self._save(record)
+        if self.saves:
+            for record in reversed(records):
+                self._save(record)
         for handle in self._listed.values():
             handle.drop()
-        return (
-            f"what was finished before is saved as {_ids(records)}"
-            if records and self.saves
-            else ""
-        )
+        if not records or not self.saves:
+            return ""
+        return f"what was finished before is saved as {_ids(records)}"
 
     def _keep(self, records: Sequence[Record]) -> None:
         """Save records, the first one last so that it is 'last', and write what was asked for."""
@@ -144,13 +151,12 @@ class Keeper:
         for handle in self._listed.values():  # runs that were only compared with
             handle.drop()
         self._listed.clear()
-        for what in (what for record in records for what in record.shown("wrote")):
-            remark(f"wrote {what}")
-        saved = (
-            f"what was done is saved as {_ids(records)}"
-            if self.saves
-            else "nothing was saved (--no-save)"
-        )
+        for record in records:
+            for file in record.shown("wrote"):
+                remark(f"wrote {file}")
+        saved = "nothing was saved (--no-save)"
+        if self.saves:
+            saved = f"what was done is saved as {_ids(records)}"
         try:
             with save_on_interrupt(lambda: saved):
                 self.draw(records)
@@ -197,10 +203,8 @@ class Keeper:
         if self.store is None:
             return resume or "nothing was saved (--no-save)"
         self._save(record)
-        return (
-            f"what was done is saved as {record.id} (status: "
-            f"interrupted){f'; {resume}' if resume else ''}"
-        )
+        text = f"what was done is saved as {record.id} (status: interrupted)"
+        return f"{text}; {resume}" if resume else text
 
 
 def _ids(records: Sequence[Record]) -> str:
@@ -211,7 +215,6 @@ def write_figure(records: Sequence[Record], path: Path) -> None:
     """Draw regret over the steps, or reward where regret is not known, and write it whole or not at
     all.
     """
-    from posse.core.files import open_whole
     from posse.results import regret_curves, reward_curves
 
     has_regret = all(record.regret is not None for record in records)
@@ -222,8 +225,6 @@ def write_figure(records: Sequence[Record], path: Path) -> None:
 
 def make_folder(folder: Path) -> None:
     """Make a folder where there is none."""
-    from posse.core.files import explain_os_error
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

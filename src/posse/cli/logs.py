@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from posse.cli import flags
-from posse.cli.keep import Keeper, check_place
+from posse.cli.keep import Keeper, check_place, open_store
 from posse.cli.screen import print_json, remark, section
 from posse.core.errors import ConfigError, DataError
 from posse.core.files import write_whole
+from posse.systems.registry import systems
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +54,7 @@ Decimal = Annotated[
     str, typer.Option(help="Decimal mark of the file: . or a comma.", metavar="MARK")
 ]
 SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Drop rows that cannot be read, and say so.")
+    bool, typer.Option("--skip-bad", help="Drop rows that cannot be read, with a warning.")
 ]
 Columns = Annotated[
     str | None,
@@ -125,19 +126,13 @@ def predict(
     options = ReadOptions(encoding=encoding, decimal=decimal, skip_bad=skip_bad)
     lines, contexts = _contexts(rows, learnt, options)
     scores = learnt.scores(contexts)
-    facts: list[dict[str, object]] = [
-        {
-            "row": row + 1,
-            "arm": arm,
-            "name": learnt.names[arm],
-            "predicted": float(scores[row, arm]),
-        }
-        for row, arm in enumerate(scores.argmax(axis=1).tolist())
-    ]
-    if skip_bad:  # rows then have their line in the file
-        facts = [
-            {"row": one["row"], "line": line, **one} for one, line in zip(facts, lines, strict=True)
-        ]
+    facts: list[dict[str, object]] = []
+    for row, arm in enumerate(scores.argmax(axis=1).tolist()):
+        fact = {"row": row + 1}
+        if skip_bad:
+            fact["line"] = lines[row]  # rows are missing before it
+        reward = float(scores[row, arm])
+        facts.append({**fact, "arm": arm, "name": learnt.names[arm], "predicted": reward})
     for sentence in options.notes:
         remark(f"warning: {sentence}")
     if json:
@@ -185,7 +180,6 @@ def _contexts(
 def _learnt(model: str) -> Learnt:
     """Read a model by its place, or what a stored run learnt."""
     from posse.systems.modules import live_of
-    from posse.systems.registry import systems
 
     place = Path(model).expanduser()
     if place.exists() or place.suffix or len(place.parts) > 1:
@@ -199,9 +193,8 @@ def _learnt(model: str) -> Learnt:
             "parties.",
             rule="cli.model.not-a-model",
         )
-    from posse.results.store import Store
 
-    record = Store().get(model)
+    record = open_store().get(model)
     if record.policy.learnt is None:
         raise ConfigError(
             f"run {record.id} keeps no learnt policy: its system has none in the clear, or its "

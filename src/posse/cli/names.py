@@ -1,4 +1,4 @@
-"""Names of commands that changed: old ones work for one version, removed ones say what to use."""
+"""Names of commands that changed: old ones work for one version, removed ones name a replacement."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from posse.cli.screen import err, remark
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
-    from rich.progress import TaskID
 
 QUIET_SECONDS = 1.0
 """Work that ends sooner prints nothing."""
@@ -24,7 +23,7 @@ FIRST_LINE, NEXT_LINE = 3.0, 5.0
 
 
 class Doing:
-    """Says on stderr what is being done, from another thread, so that work tells its progress
+    """Reports on stderr what is being done, from another thread, so that work tells its progress
     at no cost.
 
     >>> with Doing("counting") as doing:
@@ -70,7 +69,9 @@ class Doing:
         with _bar() as bar:
             task = bar.add_task(self._what, total=None)
             while not self._done.wait(0.25):
-                _show(bar, task, self._what, self._fraction)
+                # No total until something is known to be done: the bar moves without counting.
+                total = 1.0 if self._fraction > 0 else None
+                bar.update(task, description=self._what, completed=self._fraction, total=total)
 
     def _write(self) -> None:
         started = time.monotonic()
@@ -105,12 +106,6 @@ def _bar() -> Bar:
     )
 
 
-def _show(bar: Bar, task: TaskID, what: str, fraction: float) -> None:
-    # Until something is known to be done there is no total: the bar then moves without pretending
-    # to count.
-    bar.update(task, description=what, completed=fraction, total=1.0 if fraction > 0 else None)
-
-
 def _sentence(what: str, fraction: float, elapsed: float) -> str:
     """Write one line of progress.
 
@@ -123,7 +118,7 @@ def _sentence(what: str, fraction: float, elapsed: float) -> str:
 
 
 def about(seconds: float) -> str:
-    """Say how long something will take, roughly.
+    """Return roughly how long something will take.
 
     >>> about(80), about(600), about(9000)
     ('about 80 s left', 'about 10 min left', 'about 2.5 h left')

@@ -66,11 +66,14 @@ def _line(head: str, text: str, style: str) -> None:
     err().print(Text.assemble((head, style), " ".join(text.split())), soft_wrap=True)
 
 
+def in_terminal() -> bool:
+    """Return whether somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def heading(text: str) -> None:
     """Print the heading of a part of the output."""
-    from rich.text import Text
-
-    out().print(Text(f"\n{text}", style="bold"))
+    say(f"\n{text}", style="bold")
 
 
 def say(text: str, style: str = "") -> None:
@@ -83,11 +86,11 @@ def say(text: str, style: str = "") -> None:
 def bullets(sentences: Iterable[str], style: str = "") -> None:
     """Write sentences one below the other, with a hanging indent."""
     from rich.table import Table
-    from rich.text import Text
 
     grid = Table.grid(padding=(0, 1))
+    grid.add_column(style=style)
     for sentence in sentences:
-        grid.add_row(Text("  -", style=style), Text(sentence))
+        grid.add_row("  -", sentence)
     out().print(grid)
 
 
@@ -108,7 +111,7 @@ def table(
         optional: Number of last columns that are omitted, one by one, if they would make lines wrap.
         spare: Columns that are omitted, in this order, if there would be blocks otherwise.
     """
-    cells = [tuple(columns), *(tuple(row) for row in rows)]
+    cells = [tuple(columns), *map(tuple, rows)]
     console = out()
     for _ in range(optional):
         width = _natural(cells) + 3 * (len(cells[0]) - 1)
@@ -173,7 +176,6 @@ def _table(
     """Make a table without frames: what is copied from a terminal stays readable."""
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     # The box itself takes one column between two cells, the padding the rest of the gap.
     padding = (0, (gap - 1) // 2)
@@ -184,22 +186,21 @@ def _table(
         justify: Literal["left", "right"] = "right" if i in numeric else "left"
         grid.add_column(column, justify=justify, width=widths[i], overflow="fold")
     for row in rows:
-        grid.add_row(*map(Text, row))
+        grid.add_row(*row)
     return grid
 
 
 def _block(columns: Sequence[str], row: tuple[str, ...]) -> Table:
     """Make a block of one row: its first cell, and below it one line per column."""
     from rich.table import Table
-    from rich.text import Text
 
     grid = Table.grid(padding=(0, 2))
     grid.add_column(overflow="fold")
     grid.add_column(overflow="fold")
-    grid.add_row(Text(columns[0], style="bold"), Text(row[0], style="bold"))
+    grid.add_row(columns[0], row[0], style="bold")
     for column, cell in zip(columns[1:], row[1:], strict=True):
         if cell:
-            grid.add_row(Text(column), Text(cell))
+            grid.add_row(column, cell)
     grid.add_row()
     return grid
 

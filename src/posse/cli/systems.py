@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from posse.cli import flags
+from posse.cli.check import ask_for_settings
 from posse.cli.flags import flags_given, settings_command, settings_of
 from posse.cli.groups import StoredCommand
 from posse.cli.help import make_command
-from posse.cli.keep import Keeper, check_place
+from posse.cli.keep import Keeper, check_place, open_store
 from posse.cli.progress import Doing
 from posse.cli.screen import details, print_json, remark, saved, say, show
 from posse.core.errors import ConfigError, PosseError
 from posse.core.interrupts import save_on_interrupt
+from posse.core.settings import read_toml
+from posse.systems.registry import names, system_of
 
 if TYPE_CHECKING:
     from typer.core import TyperCommand
@@ -95,12 +98,12 @@ def run_command(system: AnySystem) -> TyperCommand:
             settings = settings_of(system.Settings, context, config, runs=SIMULATED_RUNS).plain()
         else:
             settings = settings_of(system.Settings, context, config)
-        compares = own_report.compared_by_default and not plain
-        for answer in (plain_too, compared):
-            compares = compares if answer is None else answer
+        # The last answer counts: --beside over --plain-too over the default of the system.
+        by_default = own_report.compared_by_default and not plain
+        answers = [one for one in (by_default, plain_too, compared) if one is not None]
         settings = _check(settings)
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        twins = own_report.comparisons(settings) if compares else ()
+        twins = own_report.comparisons(settings) if answers[-1] else ()
         _run(system, settings, keeper, twins, json, full)
 
     examples = (
@@ -120,8 +123,6 @@ def system_command(system: AnySystem, *without: str, **defaults: Any) -> type[Ty
 
 def _check(settings: RunSettings) -> RunSettings:
     """Read the data and check everything, before a store is opened or a run begins."""
-    from posse.cli.check import ask_for_settings
-
     try:
         _load(settings)
     except PosseError as error:
@@ -156,18 +157,18 @@ def _run(
     with keeper.kept(records):  # from here on what was finished is kept, whatever happens next
         with keeper.on_interrupt(json):
             records.extend(go(other, keeper) for other in twins)
-        exact = system.about.exact and len(records) > 1 and twins[0] == settings.plain()
+        exact = system.about.exact and settings.plain() in twins[:1]
         if json:
             same = identical(*records[:2]) if exact else None
             print_json(_document(system, records, keeper, identical=same))
         else:
             _show(system, records, exact, full, keeper.saves)
+    warnings: dict[str, None] = {}
     for record in records:
         if stopped := record.show.get("stopped"):
             remark(f"stopped early: {stopped}")
-    for sentence in dict.fromkeys(
-        one for record in records for one in (*record.shown("dropped"), *record.shown("warnings"))
-    ):
+        warnings |= dict.fromkeys((*record.shown("dropped"), *record.shown("warnings")))
+    for sentence in warnings:
         remark(f"warning: {sentence}")
     if keeper.saves and not json:
         saved(records)
@@ -184,12 +185,7 @@ def go(settings: RunSettings, keeper: Keeper) -> Record:
         handle = keeper.begin(going.record())
 
         def watch(progress: Progress) -> None:
-            first, last = progress.run + 1, progress.run + progress.together
-            which = f"runs {first} to {last}" if last > first else f"run {first}"
-            doing.at(
-                progress.fraction,
-                f"{name}, {which} of {progress.runs}" if progress.runs > 1 else name,
-            )
+            doing.at(progress.fraction, f"{name}{_place_of(progress)}")
             if handle is not None:
                 handle.beat(going.time, going.horizon)
 
@@ -208,10 +204,18 @@ def go(settings: RunSettings, keeper: Keeper) -> Record:
         return keeper.name(going.record(), handle)
 
 
+def _place_of(progress: Progress) -> str:
+    """Return which of several runs is under way."""
+    if progress.runs == 1:
+        return ""
+    first = progress.run + 1
+    last = progress.run + progress.together
+    which = f"runs {first} to {last}" if last > first else f"run {first}"
+    return f", {which} of {progress.runs}"
+
+
 def title(settings: RunSettings) -> str:
     """Name a run while it runs: its system and its protection."""
-    from posse.systems.registry import system_of
-
     system = system_of(settings)
     return f"{system.about.title} ({system.level_of(settings)})"
 
@@ -239,8 +243,7 @@ def _show(
     from posse.systems.modules import report_of
 
     notes = [sameness(*records[:2])] if exact else []
-    shown = document(records, report_of(system).sections(records), notes)
-    show(shown, full=full)
+    show(document(records, report_of(system).sections(records), notes), full=full)
     if exact and not full and notes[0].startswith("NOT"):
         say(notes[0], style="bold red")
     if not stored and not full:
@@ -297,9 +300,6 @@ def compare_stored_command() -> TyperCommand:
         figure: flags.Figure = None,
         full: flags.Full = False,
     ) -> None:
-        from posse.results.store import Store
-        from posse.systems.registry import names
-
         if len(ids) < 2:
             what = f"Systems: {', '.join(names())}."
             raise ConfigError(
@@ -307,7 +307,7 @@ def compare_stored_command() -> TyperCommand:
                 rule="cli.ids.too-few",
             )
         keeper = Keeper(save=False, report=report, figure=figure)
-        store = Store()
+        store = open_store()
         _show_comparison([store.get(id) for id in ids], keeper, json, full)
 
     return make_command("compare", "Compare stored runs.", (), StoredCommand, stored)
@@ -325,20 +325,15 @@ def _show_comparison(
             records.extend(go(settings, keeper) for settings in each)
         compared = compare(records)
         if json:
+            rows = [asdict(row) for row in compared.rows]
             metadata = [record.metadata() for record in records]
-            print_json(
-                {
-                    "rows": [asdict(row) for row in compared.rows],
-                    "notes": compared.notes,
-                    "records": metadata,
-                }
-            )
+            print_json({"rows": rows, "notes": compared.notes, "records": metadata})
         else:
             show(document(records), full=full)
-            again = f"posse compare {' '.join(record.id for record in records)}"
             if not keeper.saves and not full:
-                details("the same command with" if each else again)
+                details("the same command with")
     if keeper.saves and not json:
+        again = f"posse compare {' '.join(record.id for record in records)}"
         saved(records, "the same command with" if len(records) > MOST_IDS else again)
 
 
@@ -374,50 +369,46 @@ def sweep_command(system: AnySystem) -> TyperCommand:
         varied = _varied(system, context, config, grid)
         settings = plain_where_equal(varied)
         if settings != varied:
-            (name, *_) = changed_by_twin(varied[0])
+            name = next(iter(changed_by_twin(varied[0])))
             remark(
                 "these are plain simulations, which earn the same as the protocol, bit for bit; "
                 f"--{name} {getattr(varied[0], name)} runs the protocol."
             )
-        at = [0]
+        finished = 0
 
-        def kept() -> str:
+        def progress() -> str:
             also = "the same command continues" if keeper.saves else "nothing was saved (--no-save)"
-            return f"{at[0]} of {len(settings)} settings are done; {also}"
+            return f"{finished} of {len(settings)} settings are done; {also}"
 
         def watch(done: int, total: int) -> None:
-            at[0] = done
+            nonlocal finished
+            finished = done
             doing.at(done / total, f"{system.about.title}: {done} of {total} settings")
 
         try:
             with (
                 Doing(f"{system.about.title}: {len(settings)} settings") as doing,
-                save_on_interrupt(kept),
+                save_on_interrupt(progress),
             ):
                 results = run_sweep(
                     settings, store=keeper.store, executor=cluster, workers=workers, watch=watch
                 )
         except SweepInterrupted:
-            remark(f"interrupted; {kept()}.")
+            remark(f"interrupted; {progress()}.")
             raise typer.Exit(flags.INTERRUPTED) from None
         if out is not None:
             results.write(out)
             remark(f"table: {out}")
         keeper.draw(results.records)
         if json:
-            print_json(
-                {
-                    "records": [record.document() for record in results.records],
-                    "run": results.run,
-                    "kept": results.kept,
-                }
-            )
+            documents = [record.document() for record in results.records]
+            print_json({"records": documents, "run": results.run, "kept": results.kept})
             return
         from posse.results.document import document
 
         remark(
-            f"{system.about.title}: {len(results.records)} settings, {results.run} run now, {results.kept} "
-            "found in the store"
+            f"{system.about.title}: {len(results.records)} settings, {results.run} run now, "
+            f"{results.kept} found in the store"
         )
         show(document(results.records), full=full)
         if not full:
@@ -456,19 +447,22 @@ def _grid(over: Iterable[str]) -> dict[str, list[Any]]:
 
 def _values(text: str) -> Iterator[object]:
     """Take values apart at commas; a list or table, as TOML writes it, is one value."""
-    parts, at = text.split(","), 0
-    while at < len(parts):
-        ends = range(at + 1, len(parts) + 1) if parts[at].lstrip().startswith(("[", "{")) else ()
-        for end in ends:
+    parts = text.split(",")
+    while parts:
+        end, value = _value(parts)
+        yield value
+        del parts[:end]
+
+
+def _value(parts: Sequence[str]) -> tuple[int, object]:
+    """Return the value that some parts begin with, and how many of them it takes."""
+    if parts[0].lstrip().startswith(("[", "{")):
+        for end in range(1, len(parts) + 1):
             with suppress(tomllib.TOMLDecodeError):
-                read = tomllib.loads(f"value = {','.join(parts[at:end]).strip()}")
+                read = tomllib.loads(f"value = {','.join(parts[:end]).strip()}")
                 if list(read) == ["value"]:
-                    yield read["value"]
-                    at = end
-                    break
-        else:
-            yield parts[at].strip()
-            at += 1
+                    return end, read["value"]
+    return 1, parts[0].strip()
 
 
 def _varied(
@@ -477,8 +471,9 @@ def _varied(
     """Build the settings of a grid; a parameter that a policy lacks is left out where another one
     has it.
     """
-    from posse.core.settings import read_toml
     from posse.sweeps import grid_of
 
-    file = {"runs": SIMULATED_RUNS, **(read_toml(config) if config is not None else {})}
+    file: dict[str, object] = {"runs": SIMULATED_RUNS}
+    if config is not None:
+        file |= read_toml(config)
     return list(grid_of(system.Settings, system.Settings.merged(file, flags_given(context)), grid))

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from posse.cli import flags
-from posse.cli.screen import heading, print_json, remark, say, table
+from posse.cli.screen import heading, in_terminal, print_json, remark, say, table
 from posse.core.check import suggestion
 from posse.core.errors import ConfigError, DataError, EnrolmentError
+from posse.core.files import PRIVATE, check_private, forbid_core_dumps, read_credential, write_whole
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -136,13 +138,11 @@ def init(
     """
     from posse.runtime.certificates.authority import Authority
 
-    secret = (
-        passphrase_of(passphrase_file, confirm=True)() if passphrase or passphrase_file else None
-    )
+    secret = new_passphrase(passphrase, passphrase_file)
     created = Authority.init(ca, name, run, passphrase=secret)
     remark(
         f"made the authority '{name}' of run '{run}' in {ca}, until "
-        f"{_day(created.certificate.not_valid_after_utc)}."
+        f"{created.certificate.not_valid_after_utc:%Y-%m-%d}."
     )
     remark(f"fingerprint: {_fingerprint(created)}")
     if secret is None:
@@ -197,26 +197,19 @@ def token(
         )
         return
     if out is None:
-        sys.stdout.write(created.text() + "\n")
-        sys.stdout.flush()
+        print(created.text(), flush=True)
     else:
-        from posse.core.files import PRIVATE, write_whole
-
         write_whole(out, f"{created.text()}\n".encode(), mode=PRIVATE, replace=False)
     remark(f"for {created.peer}, once, until {created.expires:%H:%M} UTC ({minutes} min).")
     remark(
         "send it to that party by a channel you trust, not over this network: who has it first can "
         "enrol."
     )
-    serve = (
-        "posse party serve, with the founder's file"
-        if (ca / QUEUE).is_dir()
-        else f"posse federation ca serve --ca {ca}"
-    )
-    remark(
-        f"they run: posse party enrol --token-file FILE{'' if address else ' --address HOST:PORT'}; here "
-        f"runs: {serve}"
-    )
+    where = "" if address else " --address HOST:PORT"
+    serve = f"posse federation ca serve --ca {ca}"
+    if (ca / QUEUE).is_dir():
+        serve = "posse party serve, with the founder's file"
+    remark(f"they run: posse party enrol --token-file FILE{where}; here runs: {serve}")
 
 
 def serve(
@@ -234,8 +227,6 @@ def serve(
         posse federation ca serve
         posse federation ca serve --bind 0.0.0.0 --keep
     """
-    import asyncio
-
     from posse.runtime.certificates.authority import Desk
 
     authority = _authority(ca, passphrase_file)
@@ -247,15 +238,13 @@ def serve(
     try:
         asyncio.run(_serve(Desk(authority), bind, port, keep))
     except KeyboardInterrupt:
-        still = authority.register.open_tokens(authority.now())
-        remark(f"stopped. Open tokens: {', '.join(row.name for row in still) or 'none'}.")
+        names = [row.name for row in authority.register.open_tokens(authority.now())]
+        remark(f"stopped. Open tokens: {', '.join(names) or 'none'}.")
         raise typer.Exit(flags.INTERRUPTED) from None
     remark(f"done: no token is open any more. See: posse federation ca list --ca {ca}")
 
 
 async def _serve(desk: Desk, bind: str, port: int, keep: bool) -> None:
-    import asyncio
-
     from posse.runtime.certificates.enrolment import EnrolmentServer
 
     server = EnrolmentServer(desk, decided=_say_decision)
@@ -279,13 +268,15 @@ def _say_decision(reply: Reply, address: str) -> None:
     if not reply.reason:
         again = " again: its first answer was lost" if reply.repeated else ""
         remark(f"enrolled {reply.peer}{again} (serial {reply.serial}), from {address}.")
-    elif reply.peer is not None:
-        alarm = (
-            " Somebody else may hold that token: ask that party." if reply.reason == "used" else ""
-        )
-        remark(f"refused a request for {reply.peer} from {address}: {reply.reason}.{alarm}")
-    else:
-        remark(f"refused a request from {address}: {reply.reason}.")
+        return
+    remark(f"refused a {_request(reply)} from {address}: {reply.reason}.")
+    if reply.reason == "used":
+        remark("somebody else may hold that token: ask that party.")
+
+
+def _request(reply: Reply) -> str:
+    """Name a request by its party; one that names no open token has none."""
+    return "request" if reply.peer is None else f"request for {reply.peer}"
 
 
 def sign(file: Asked, out: Out, ca: Folder = HERE, passphrase_file: PassphraseFile = None) -> None:
@@ -294,16 +285,14 @@ def sign(file: Asked, out: Out, ca: Folder = HERE, passphrase_file: PassphraseFi
     Examples:
         posse federation ca sign clinic-b.request --out clinic-b.answer
     """
-    from posse.core.files import write_whole
     from posse.runtime.certificates.authority import Desk
     from posse.runtime.certificates.tokens import Refused, refused
 
     data = _read(file, "request")
     reply = Desk(_authority(ca, passphrase_file)).answer(data)
     if reply.reason:
-        whose = f" for {reply.peer}" if reply.peer else ""
         raise EnrolmentError(
-            f"the request{whose} is refused: {refused(Refused(reply.reason)).text}",
+            f"the {_request(reply)} is refused: {refused(Refused(reply.reason)).text}",
             reply.reason,
             rule="cli.request.refused",
         )
@@ -338,7 +327,13 @@ def list_all(ca: Folder = HERE, json: flags.Json = False) -> None:
     if certificates:
         heading("Certificates")
         rows = [
-            (row.name, row.role, _state(row, authority.now()), _day(row.expires), row.serial)
+            (
+                row.name,
+                row.role,
+                _state(row, authority.now()),
+                f"{row.expires:%Y-%m-%d}",
+                row.serial,
+            )
             for row in certificates
         ]
         table(("name", "role", "state", "until (UTC)", "serial"), rows)
@@ -373,8 +368,6 @@ def crl(ca: Folder = HERE, out: ListOut = None, passphrase_file: PassphraseFile 
         posse federation ca crl
         posse federation ca crl --out crl.pem
     """
-    from posse.core.files import write_whole
-
     pem = _authority(ca, passphrase_file).crl()
     if out is None:
         sys.stdout.write(pem.decode())
@@ -402,35 +395,32 @@ def enrol(
         posse party enrol --token-file token
         posse party enrol --token-file token --request clinic-b.request
     """
-    import asyncio
-
-    from posse.core.files import forbid_core_dumps, write_whole
     from posse.runtime.certificates.authority import utc_now
     from posse.runtime.certificates.enrolment import ask, complete, prepare
     from posse.runtime.certificates.tokens import Token
 
-    if sum(one is not None for one in (address, request, answer)) > 1:
+    if [address, request, answer].count(None) < 2:
         raise ConfigError(
             "--address, --request and --answer are three ways to enrol. Pass one of them.",
             rule="cli.address.several-ways",
         )
     forbid_core_dumps()
     read = Token.read(_given(token, token_file))
-    folder = out if out is not None else Path(read.peer.name)
-    if answer is not None:
-        _say_enrolled(complete(read, folder, _read(answer, "answer"), utc_now()))
-        return
-    where = _where(read, address) if request is None else None
-    data = prepare(read, folder, utc_now())
+    folder = out or Path(read.peer.name)
     if request is not None:
-        write_whole(request, data)
+        write_whole(request, prepare(read, folder, utc_now()))
         remark(f"drew the key of {read.peer} in {folder} and wrote the request.")
         remark(
             f"send {request} to the customer, who runs: posse federation ca sign {request.name} --out ANSWER"
         )
         remark(f"then: posse party enrol TOKEN --answer ANSWER --out {folder}")
-    elif where is not None:
-        _say_enrolled(complete(read, folder, asyncio.run(ask(read, data, *where)), utc_now()))
+        return
+    if answer is not None:
+        data = _read(answer, "answer")
+    else:
+        where = _where(read, address)
+        data = asyncio.run(ask(read, prepare(read, folder, utc_now()), *where))
+    _say_enrolled(complete(read, folder, data, utc_now()))
 
 
 def _where(token: Token, address: str | None) -> tuple[str, int]:
@@ -449,20 +439,17 @@ def _where(token: Token, address: str | None) -> tuple[str, int]:
 
 def _given(token: str | None, file: Path | None) -> str:
     """Return the token; on a command line every user of the machine sees it."""
-    from posse.core.files import check_private, read_credential
-
     if (token is None) == (file is None):
         raise ConfigError(
             "a token is needed, once. Pass --token-file FILE, or - to read it from stdin.",
             rule="cli.token.missing",
         )
-    if file is None:
-        assert token is not None
+    if token is not None:
         return _text(token)
+    assert file is not None
     check_private(file)
-    return read_credential(file, "the token", "Save there what the customer sent.")[:4096].decode(
-        "utf-8", "replace"
-    )
+    data = read_credential(file, "the token", "Save there what the customer sent.")
+    return data[:4096].decode("utf-8", "replace")
 
 
 def _text(token: str) -> str:
@@ -516,7 +503,6 @@ def _read(path: Path, what: str) -> bytes:
 
 
 def _authority(folder: Path, passphrase_file: Path | None = None) -> Authority:
-    from posse.core.files import forbid_core_dumps
     from posse.runtime.certificates.authority import Authority
 
     forbid_core_dumps()
@@ -535,7 +521,7 @@ def passphrase_of(file: Path | None, *, confirm: bool = False) -> Callable[[], b
                     f"cannot read the passphrase file {file}: {error.strerror}.",
                     rule="cli.passphrase_file.not-readable",
                 ) from error
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if not in_terminal():
             raise ConfigError(
                 "a passphrase is needed, and this is not a terminal. Pass --passphrase-file FILE.",
                 rule="cli.passphrase.no-terminal",
@@ -552,6 +538,13 @@ def passphrase_of(file: Path | None, *, confirm: bool = False) -> Callable[[], b
     return ask
 
 
+def new_passphrase(requested: bool, file: Path | None) -> bytes | None:
+    """Return the passphrase for a new key; None for a key that is not encrypted."""
+    if not requested and file is None:
+        return None
+    return passphrase_of(file, confirm=True)()
+
+
 def name_for(role: str, name: str | None, flag: str = "--name") -> str:
     """Return the party's name, given by a flag: the only party of its role goes by the name of the
     role.
@@ -559,29 +552,28 @@ def name_for(role: str, name: str | None, flag: str = "--name") -> str:
     from posse.runtime.certificates.names import NO_PART
     from posse.systems.parties import deployed_systems
 
-    roles = {
-        kind.kind: kind for system in deployed_systems() for kind in system.roles if kind.party
-    }
-    if role not in (*roles, NO_PART):
+    kinds = [kind for system in deployed_systems() for kind in system.roles if kind.party]
+    roles = (*dict.fromkeys(kind.kind for kind in kinds), NO_PART)
+    if role not in roles:
         raise ConfigError(
-            f"unknown role '{role}'.{suggestion(role, (*roles, NO_PART))}", rule="cli.role.unknown"
+            f"unknown role '{role}'.{suggestion(role, roles)}", rule="cli.role.unknown"
         )
-    sole = [kind for kind, one in roles.items() if one.sole]
-    if role in sole and name in (None, role):
+    sole = {kind.kind for kind in kinds if kind.sole}
+    if role in sole:
+        if name not in (None, role):
+            raise ConfigError(
+                f"the {role} of a run is called '{role}', got '{name}'. Leave {flag} out.",
+                rule="cli.name.given-to-sole-role",
+            )
         return role
-    some = f"{'an' if role[0] in 'aeiou' else 'a'} {role}"
     if name is None:
         raise ConfigError(
-            f"{some} needs a name. Pass {flag}, such as {flag} clinic-b.", rule="cli.name.missing"
+            f"the role {role} needs a name. Pass {flag}, such as {flag} clinic-b.",
+            rule="cli.name.missing",
         )
-    if role in sole:
+    if name in {*sole, NO_PART}:
         raise ConfigError(
-            f"the {role} of a run is called '{role}', got '{name}'. Leave {flag} out.",
-            rule="cli.name.given-to-sole-role",
-        )
-    if name in (*sole, NO_PART):
-        raise ConfigError(
-            f"'{name}' is the name of a role, got it for {some}. Choose another name.",
+            f"'{name}' is the name of a role, got it for the role {role}. Choose another name.",
             rule="cli.name.is-a-role",
         )
     return name
@@ -628,7 +620,3 @@ def _fingerprint(authority: Authority) -> str:
     from posse.runtime.certificates.making import spoken
 
     return spoken(authority.fingerprint)
-
-
-def _day(at: datetime) -> str:
-    return f"{at:%Y-%m-%d}"

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import csv
 import socket
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.resources import files as package_files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from posse.cli.screen import print_json, remark, say, table
 from posse.core import files
 from posse.core.errors import DataError
 from posse.core.settings import read_toml
+
+if TYPE_CHECKING:
+    from posse.runtime.network.health import Status
 
 FOLDER = Path("posse-example")
 """Where the example goes unless `--folder` names another place."""
@@ -94,30 +96,21 @@ def read_parties(place: Path) -> list[PartyResult]:
     results = []
     for path in sorted(place.glob("*.toml")):
         result = read_result(place / path.stem / "journal")
-        results.append(
-            PartyResult(
-                party=result["party"],
-                role=result["role"],
-                pulls=result.get("pulls"),
-                total=None if "total" not in result else round(result["total"]),
-                record=result["record"],
-            )
-        )
-    return sorted(results, key=_place_in_table)
+        total = round(result["total"]) if "total" in result else None
+        identity = (result["party"], result["role"])
+        results.append(PartyResult(*identity, result.get("pulls"), total, result["record"]))
+    places = {"customer": 0, "owner": 1}
+    return sorted(results, key=lambda result: places.get(result.role, 2))
 
 
-def _place_in_table(result: PartyResult) -> int:
-    return {"customer": 0, "owner": 1}.get(result.role, 2)
-
-
-def show(outcome: Mapping[str, Any], federation: Path, place: Path, as_json: bool) -> None:
+def show(outcome: Status, federation: Path, place: Path, as_json: bool) -> None:
     """Print the total, what other choices earn, and what each party's own record has."""
     parties = read_parties(place)
     comparison = compare(federation)
     if as_json:
-        shown = {"run": outcome["run"], "total": outcome["total"], "pulls": outcome["pulls"]}
+        figures = {"run": outcome["run"], "total": outcome["total"], "pulls": outcome["pulls"]}
         own = [asdict(party) for party in parties]
-        print_json({**shown, **asdict(comparison), "parties": own, "folder": str(place)})
+        print_json({**figures, **asdict(comparison), "parties": own, "folder": str(place)})
         return
     say(
         f"{outcome['total']:.0f} of {outcome['pulls']} coupons were used. "

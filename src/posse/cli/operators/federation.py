@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import os
 import re
-import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from posse.cli import flags
 from posse.cli.flags import INTERRUPTED
+from posse.cli.operators import living
 from posse.cli.operators.example import FOLDER, prepare
 from posse.cli.operators.example import show as show_example
-from posse.cli.operators.watch import Watch, source_failing, state_of, status_of
+from posse.cli.operators.operations import units_with_old_names
+from posse.cli.operators.watch import (
+    Watch,
+    cannot_listen,
+    sentence,
+    source_failing,
+    state_of,
+    status_of,
+    wait_for,
+)
 from posse.cli.screen import bullets, print_json, remark, say, table
 from posse.core.agreement import describe_difference, terms_as_texts
 from posse.core.errors import (
@@ -30,7 +38,9 @@ from posse.core.errors import (
     StalledError,
     UnconfirmedError,
 )
+from posse.core.files import forbid_core_dumps, write_whole
 from posse.core.interrupts import handle_signals
+from posse.version import __version__
 
 if TYPE_CHECKING:
     from posse.runtime.local import Layout
@@ -64,7 +74,6 @@ BEGUN = "federation.json"
 """In the folder of `posse up`: the settings the run began with."""
 STOPPING = 12.0
 """Seconds that `posse party stop` waits for the party to be gone."""
-_CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM)
 
 
 # One party ----------------------------------------------------------------------------------------
@@ -79,11 +88,9 @@ def start(file: File, record_view: RecordView = False) -> None:
         posse party clinic-b.toml
         posse party clinic-b.toml --record-view
     """
-    from posse.core.files import forbid_core_dumps
     from posse.runtime.network.operate import json_log
     from posse.runtime.place import open_place
     from posse.systems.parties import read_result, run_and_record
-    from posse.version import __version__
 
     forbid_core_dumps()
     place = open_place(file)
@@ -122,10 +129,8 @@ def _reachable(place: Place, deployment: Deployment) -> Deployment:
     """Refuse a file after which a peer could never be reached: the party would wait for ever."""
     from posse.runtime.place import ONE_LISTENS
 
-    lost = (
-        sorted(set(deployment.peers) - set(place.file.connect)) if place.file.listen is None else []
-    )
-    if lost:
+    lost = sorted(set(deployment.peers) - set(place.file.connect))
+    if lost and place.file.listen is None:
         raise ConfigError(
             f"neither listen nor [connect] gives a way to '{lost[0]}'. {ONE_LISTENS}",
             rule="cli.listen.no-way-to-peer",
@@ -133,25 +138,6 @@ def _reachable(place: Place, deployment: Deployment) -> Deployment:
     for text in deployment.remarks:
         remark(text)
     return deployment
-
-
-def cannot_listen(error: OSError, file: Path) -> NoReturn:
-    """Say that a port is taken; other errors stay as they are."""
-    if error.errno not in _CANNOT_LISTEN:
-        raise error
-    raise LinkError(
-        f"cannot listen as {file} says: {error.strerror}. Stop what holds the port, or change "
-        "listen or metrics; "
-        f"'posse party doctor {file}' looks at both.",
-        rule="cli.listen.cannot-listen",
-    ) from error
-
-
-def sentence(result: Status) -> str:
-    """Return in one line what came out for a party."""
-    if "parties" in result:
-        return f"run {result['run']}: the parts of all {len(result['parties'])} parties are over"
-    return f"run {result['run']}: {result['outcome']}"
 
 
 # A whole federation -------------------------------------------------------------------------------
@@ -178,7 +164,11 @@ def up(
                 f"--example brings its own file, got {file} too. Give one of the two.",
                 rule="cli.example.with-file",
             )
-        _up_example(folder or FOLDER, f"posse up --example{elsewhere}", json_)
+        file = prepare(folder or FOLDER)
+        place = _folder_of(file)
+        command = f"posse up --example{elsewhere}"
+        outcome, _ = _up(file, place, command, "pass --folder with a new name")
+        show_example(outcome, file, place, json_)
         return
     if file is None:
         raise ConfigError(
@@ -187,31 +177,19 @@ def up(
             rule="cli.file.missing",
         )
     place = folder or _folder_of(file)
-    outcome, federation = _up(
-        file,
-        place,
-        f"posse up {file}{elsewhere}",
-        f"change 'run' in {file} and pass --folder",
-    )
+    another = f"change 'run' in {file} and pass --folder"
+    outcome, federation = _up(file, place, f"posse up {file}{elsewhere}", another)
     _show(outcome, place, federation, json_)
 
 
-def _up_example(folder: Path, command: str, json_: bool) -> None:
-    """Run the example of the package and show what each party's own record has."""
-    file = prepare(folder)
-    place = _folder_of(file)
-    outcome, _ = _up(file, place, command, "pass --folder with a new name")
-    show_example(outcome, file, place, json_)
-
-
-def _up(file: Path, place: Path, command: str, anew: str) -> tuple[dict[str, Any], Layout]:
+def _up(file: Path, place: Path, command: str, another: str) -> tuple[Status, Layout]:
     """Run a federation to its end and return how it ended.
 
-    `command` continues it when it is interrupted; `anew` says how to start another run.
+    `command` continues an interrupted run; `another` describes how to start another one.
     """
     again = f"continue with: {command}"
     try:
-        return _run_to_end(file, place, again, anew)
+        return _run_to_end(file, place, again, another)
     except KeyboardInterrupt:  # before its processes are watched
         if not (place / BEGUN).exists():
             raise
@@ -219,7 +197,7 @@ def _up(file: Path, place: Path, command: str, anew: str) -> tuple[dict[str, Any
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _run_to_end(file: Path, place: Path, again: str, anew: str) -> tuple[dict[str, Any], Layout]:
+def _run_to_end(file: Path, place: Path, again: str, another: str) -> tuple[Status, Layout]:
     from posse.runtime import local
     from posse.systems.parties import read_federation
 
@@ -227,12 +205,12 @@ def _run_to_end(file: Path, place: Path, again: str, anew: str) -> tuple[dict[st
     settings = federation.settings.resolved()
     _check_same(place / BEGUN, settings, place, federation.may_change)
     if outcome := _outcome(federation, place):
-        remark(f"this run is over; for another one {anew}.")
+        remark(f"this run is over; for another one {another}.")
         return outcome, federation
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         paths = federation.lay_out(place)
-        _begin(place / BEGUN, settings)
+        write_whole(place / BEGUN, json.dumps(settings, indent=1).encode())
     except OSError as error:
         raise DataError(
             f"cannot write in {place}: {error.strerror}. Pass --folder with a place you own.",
@@ -240,14 +218,11 @@ def _run_to_end(file: Path, place: Path, again: str, anew: str) -> tuple[dict[st
         ) from error
     _check_none_runs(paths)
     # Modules of sources are next to the federation's file, not next to the parties' files.
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        filter(None, (str(file.resolve().parent), os.environ.get("PYTHONPATH")))
-    )
-    for text in (
-        *federation.remarks,
-        f"{len(paths)} parties in {place}; Ctrl-C stops them, and the same command continues.",
-    ):
+    python_path = [str(file.resolve().parent), os.environ.get("PYTHONPATH")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, python_path))
+    for text in federation.remarks:
         remark(text)
+    remark(f"{len(paths)} parties in {place}; Ctrl-C stops them, and the same command continues.")
     watch = Watch(local.start_one, federation)
     # Whatever was started is stopped, however this ends; a signal is noted, and ends the watching.
     with handle_signals(
@@ -263,7 +238,7 @@ def _run_to_end(file: Path, place: Path, again: str, anew: str) -> tuple[dict[st
     return _ended(watch, federation, place), federation
 
 
-def _outcome(federation: Layout, place: Path) -> dict[str, Any]:
+def _outcome(federation: Layout, place: Path) -> Status:
     """Return how a run ended; nothing before. Without a total it is over when everyone's part
     is.
     """
@@ -286,7 +261,7 @@ def _folder_of(file: Path) -> Path:
 def _check_same(settings_file: Path, now: Status, place: Path, may_change: tuple[str, ...]) -> None:
     """A run continues with the settings it began with: everyone has signed them."""
     try:
-        before: dict[str, Any] = json.loads(settings_file.read_text())
+        before: Status = json.loads(settings_file.read_text())
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
@@ -307,12 +282,6 @@ def _check_same(settings_file: Path, now: Status, place: Path, may_change: tuple
         )
 
 
-def _begin(settings_file: Path, now: Status) -> None:
-    from posse.core import files
-
-    files.write_whole(settings_file, json.dumps(now, indent=1).encode())
-
-
 def _check_none_runs(paths: list[Path]) -> None:
     for path in paths:
         if asyncio.run(status_of(path)):
@@ -322,7 +291,7 @@ def _check_none_runs(paths: list[Path]) -> None:
             )
 
 
-def _ended(watch: Watch, federation: Layout, place: Path) -> dict[str, Any]:
+def _ended(watch: Watch, federation: Layout, place: Path) -> Status:
     """Return how a run ended; raise the error of the first party that failed."""
     for process in watch.processes:
         code = process.handle.returncode
@@ -344,7 +313,7 @@ def _ended(watch: Watch, federation: Layout, place: Path) -> dict[str, Any]:
 
 def _last_error(log: Path) -> str:
     """Return the last error in a log without its page, which the new error names."""
-    lines = ["no word"]
+    lines = ["no error in its log"]
     with suppress(OSError):
         lines += log.read_text(errors="replace").strip().splitlines()
     errors = [line for line in lines if line.startswith("error:")] or lines
@@ -355,19 +324,15 @@ def _show(outcome: Status, place: Path, federation: Layout, as_json: bool) -> No
     from posse.systems.parties import RESULT
 
     if as_json:
-        hidden = ("party", "role", "outcome")
-        print_json(
-            {key: value for key, value in outcome.items() if key not in hidden}
-            | {"folder": str(place)}
-        )
+        hidden = {"party", "role", "outcome"}
+        figures = {key: outcome[key] for key in outcome if key not in hidden}
+        print_json({**figures, "folder": str(place)})
         return
     say(sentence(outcome), style="bold")
-    where = (
-        []
-        if federation.total_at is None
-        else [f"result: {place / federation.total_at / 'journal' / RESULT}"]
-    )
-    bullets([*where, f"files and logs of the parties: {place}", "their records: posse runs list"])
+    lines = [f"files and logs of the parties: {place}", "their records: posse runs list"]
+    if federation.total_at is not None:
+        lines.insert(0, f"result: {place / federation.total_at / 'journal' / RESULT}")
+    bullets(lines)
 
 
 # What an operator asks ----------------------------------------------------------------------------
@@ -379,20 +344,21 @@ def _journal(file: Path) -> Path:
     return file.resolve().parent / PartyFile.make(file=file).journal
 
 
-def _command(file: Path, command: str) -> Any:
+def _command(file: Path, command: str) -> Status:
     from posse.runtime.network.health import not_answering
     from posse.runtime.network.operate import ask
     from posse.systems.parties import read_result
 
     journal = _journal(file)
     try:
-        return asyncio.run(ask(journal, command))
+        answer: Status = asyncio.run(ask(journal, command))
     except LinkError:
         if (result := read_result(journal)) and not not_answering(journal):
             raise LinkError(
                 f"it does not run any more: {sentence(result)}.", rule="cli.party.not-running"
             ) from None
         raise
+    return answer
 
 
 def status(file: File, json_: flags.Json = False) -> None:
@@ -404,8 +370,7 @@ def status(file: File, json_: flags.Json = False) -> None:
         posse party status clinic-b.toml
         posse party status clinic-b.toml --json
     """
-    from posse.cli.operators import living
-    from posse.runtime.network.health import SHOWN, progress
+    from posse.runtime.network.health import progress
 
     if living.is_service(file):
         living.queue(file, json=json_)
@@ -418,38 +383,22 @@ def status(file: File, json_: flags.Json = False) -> None:
     if json_:
         print_json({"running": True, **answer})
         return
-    leaves = "; it leaves when others have its last messages" if answer["finished"] else ""
-    state, name, done = f"{state_of(answer)}{leaves}", answer.pop("party"), progress(answer)
-    digest, waiting, over = answer.pop("digest", ""), answer["waiting"], answer["over"]
-    rows = [("state", state), *([("progress", done)] if done else [])]
+    state = state_of(answer)
+    if answer["finished"]:
+        state += "; it leaves when others have its last messages"
+    rows = [("state", state)]
+    if text := progress(answer):
+        rows.append(("progress", text))
     rows += [(key, str(answer[key])) for key in ("role", "run", "version", "pid")]
-    rows += [(key, str(value)) for key, value in answer.items() if key not in (*SHOWN, *_STATE)]
-    if digest:
+    if digest := answer.get("digest"):
         rows.append(("manifest", f"{digest} (all parties must see the same: compare by telephone)"))
-    table(("party", name), rows)
-    for peer, why in waiting.items():
+    table(("party", answer["party"]), rows)
+    for peer, why in answer["waiting"].items():
         say(f"waiting for: {peer} ({why})", style="yellow")
     if source := answer.get("source"):
-        say(source_failing(name, source, file), style="yellow")
-    if over:
-        say(f"over for: {', '.join(over)}")
-
-
-_STATE = (
-    "role",
-    "run",
-    "version",
-    "pid",
-    "healthy",
-    "paused",
-    "begun",
-    "finished",
-    "missing",
-    "waiting",
-    "over",
-    "source",
-)
-"""Fields of a status that are said in words."""
+        say(source_failing(answer["party"], source, file), style="yellow")
+    if answer["over"]:
+        say(f"over for: {', '.join(answer['over'])}")
 
 
 def _status_at_rest(file: Path, error: LinkError, as_json: bool) -> None:
@@ -458,24 +407,19 @@ def _status_at_rest(file: Path, error: LinkError, as_json: bool) -> None:
     from posse.systems.parties import read_result
 
     journal = _journal(file)
-    resting, result = at_rest(journal), read_result(journal)
-    finished = bool(result) and not resting["running"]
-    if as_json:
-        state = "finished" if finished else "not answering" if resting["running"] else "not running"
-        print_json(
-            {
-                **resting,
-                "finished": finished,
-                "state": state,
-                **({"result": result} if finished else {}),
-            }
-        )
-    elif finished:
-        say(f"finished, and does not run any more: {sentence(result)}")
-    else:
+    resting = at_rest(journal)
+    result = read_result(journal)
+    if result and not resting["running"]:
+        if as_json:
+            print_json({**resting, "finished": True, "state": "finished", "result": result})
+        else:
+            say(f"finished, and does not run any more: {sentence(result)}")
+        return
+    if not as_json:
         raise error
-    if not finished:
-        raise typer.Exit(1)
+    state = "not answering" if resting["running"] else "not running"
+    print_json({**resting, "finished": False, "state": state})
+    raise typer.Exit(1)
 
 
 def pause(file: File) -> None:
@@ -496,7 +440,7 @@ def resume(file: File) -> None:
         posse party resume clinic-b.toml
     """
     _command(file, "resume")
-    say("goes on")
+    say("resumed")
 
 
 def end(file: File, without: Without = "") -> None:
@@ -557,39 +501,26 @@ def stop(file: File) -> None:
     Examples:
         posse party stop clinic-b.toml
     """
-    from posse.cli.operators import living
+    from posse.runtime.network.health import starts
 
     if living.is_service(file):
         living.stop_service(file)
         return
     _command(file, "stop")
-    end = time.monotonic() + STOPPING
-    while asyncio.run(status_of(file)):
-        if time.monotonic() > end:
-            raise LinkError(
-                f"the party was asked to stop and still answers after {STOPPING:g} s. See its log.",
-                rule="cli.party.not-stopped",
-            )
-        time.sleep(0.1)
-    say(f"stopped; continue with: {_starting(file)}")
-
-
-def _starting(file: Path) -> str:
-    """Return the line that starts a party again; of a run that a service has, the service takes it
-    up.
-    """
-    from posse.runtime.network.health import starts
-
+    if not wait_for(lambda: not asyncio.run(status_of(file)), STOPPING):
+        raise LinkError(
+            f"the party was asked to stop and still answers after {STOPPING:g} s. See its log.",
+            rule="cli.party.not-stopped",
+        )
     command = starts(_journal(file))
-    return (
-        f"{command} {file}"
-        if command == "posse party"
-        else f"{command}, with the file of its service"
-    )
+    # A party that a service runs is started by that service.
+    of_service = command != "posse party"
+    whose = "with the file of its service" if of_service else str(file)
+    say(f"stopped; continue with: {command} {whose}")
 
 
 def doctor(file: File, json_: flags.Json = False) -> None:
-    """Check a party or service, and say what to fix.
+    """Check a party or service, and print what to fix.
 
     It looks at the file, identity, journal, peers, source and systemd units.
 
@@ -597,14 +528,12 @@ def doctor(file: File, json_: flags.Json = False) -> None:
         posse party doctor clinic-b.toml
         posse party doctor clinic-b.toml --json
     """
-    from posse.cli.operators.living import is_service
-    from posse.cli.operators.operations import units_with_old_names
     from posse.runtime.federation import care
     from posse.runtime.network.doctor import Finding, examine
     from posse.systems.parties import deploy_by_name
 
     try:
-        service = file.exists() and is_service(file)
+        service = file.exists() and living.is_service(file)
     except PosseError:  # it cannot be read: what follows for a service is said too
         service = True
     findings = (
@@ -614,9 +543,8 @@ def doctor(file: File, json_: flags.Json = False) -> None:
     if json_:
         print_json([{"what": one.what, "fine": one.fine, "said": one.said} for one in findings])
     else:
-        table(
-            ("", "what", "found"),
-            [("ok" if one.fine else "MEND", one.what, one.said) for one in findings],
-        )
+        marks = {True: "ok", False: "MEND"}
+        rows = [(marks[one.fine], one.what, one.said) for one in findings]
+        table(("", "what", "found"), rows)
     if not all(one.fine for one in findings):
         raise typer.Exit(1)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json as json_module
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,9 +17,13 @@ import typer
 
 from posse.cli import flags
 from posse.cli.flags import INTERRUPTED
-from posse.cli.operators.ca import passphrase_of
+from posse.cli.operators.ca import PassphraseFile, name_for, new_passphrase, passphrase_of
+from posse.cli.operators.watch import cannot_listen, sentence, wait_for
 from posse.cli.screen import bullets, heading, print_json, remark, say, table
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
+from posse.core.files import forbid_core_dumps, make_private_folder
+from posse.core.settings import read_toml
+from posse.version import __version__
 
 if TYPE_CHECKING:
     from posse.runtime.network.health import Status
@@ -52,19 +57,18 @@ Days = Annotated[
 Member = Annotated[str, typer.Argument(help="Name of a member.", metavar="NAME")]
 Cancelled = Annotated[str, typer.Option("--cancel", help="Drop this run.", metavar="RUN")]
 Complete = Annotated[
-    bool, typer.Option("--complete", help="Say that a restored queue or ledger lacks no run.")
+    bool, typer.Option("--complete", help="State that a restored queue or ledger lacks no run.")
 ]
 NewKey = Annotated[bool, typer.Option("--new-key", help="Draw a new key too, between runs.")]
 Protected = Annotated[bool, typer.Option("--passphrase", help="Encrypt the authority's key.")]
-PassphraseFile = Annotated[
-    Path | None, typer.Option(help="File with the passphrase of the authority's key.")
-]
 EVERY, PATIENCE = 0.3, 20.0
 """Seconds between two looks at a run, and until an answer must be here."""
 ANSWER = 60.0
 """Seconds in which a service does what it is asked: for a run's settings it may have to load a
 system and its data.
 """
+UNCOUNTED = "{}: lower the limits of [consent] by what they asked, then pass --complete"
+RESTORED = "of a backup: when it lacks no run that started since, pass --complete"
 
 
 def create(
@@ -84,31 +88,23 @@ def create(
         posse federation create hospitals
         posse federation create hospitals --listen 0.0.0.0:7400
     """
-    from posse.cli.operators.ca import name_for
-    from posse.core.files import make_private_folder
     from posse.runtime.certificates.authority import Authority, Desk
     from posse.runtime.certificates.enrolment import complete, prepare
     from posse.runtime.federation.talk import QUEUE
     from posse.runtime.local import AUTHORITY, write_party
     from posse.runtime.place import address
 
-    own, place = name_for(role, called, "--called"), folder or Path(name)
+    own = name_for(role, called, "--called")
+    place = folder or Path(name)
     for where in (listen, enrol):
         address(where)
-    secret = (
-        passphrase_of(passphrase_file, confirm=True)() if passphrase or passphrase_file else None
-    )
+    secret = new_passphrase(passphrase, passphrase_file)
     authority = Authority.init(place / AUTHORITY, own, name, passphrase=secret)
     token = authority.token(role, own, days=days)
     now = authority.now()
     complete(token, place / own, Desk(authority).answer(prepare(token, place / own, now)).data, now)
-    values = {
-        "identity": own,
-        "founder": own,
-        "authority": AUTHORITY,
-        "listen": listen,
-        "enrol": enrol,
-    }
+    addresses = {"listen": listen, "enrol": enrol}
+    values = {"identity": own, "founder": own, "authority": AUTHORITY, **addresses}
     file = write_party(place / f"{own}.toml", values)
     make_private_folder(place / AUTHORITY / QUEUE)
     say(
@@ -135,14 +131,10 @@ def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
     Examples:
         posse party serve clinic-b.toml
     """
-    import sys
-
-    from posse.core.files import forbid_core_dumps
     from posse.runtime.federation.place import open_service
     from posse.runtime.federation.service import Living
     from posse.runtime.network.operate import json_log
     from posse.systems.parties import functions_for_service
-    from posse.version import __version__
 
     forbid_core_dumps()
     place = open_service(file)
@@ -160,8 +152,6 @@ def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
     try:
         asyncio.run(run())
     except OSError as error:
-        from posse.cli.operators.federation import cannot_listen
-
         cannot_listen(error, file)
 
 
@@ -174,8 +164,6 @@ def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
         posse federation submit run.toml --at hospitals/customer.toml
         posse federation submit run.toml --at clinic-b.toml --json
     """
-    from posse.core.settings import read_toml
-
     values = read_toml(run)
     status = _ask(at, f"submit {json_module.dumps(values, default=str)}")
     _remark_on(values)
@@ -190,7 +178,7 @@ def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
     _finish(status, json)
 
 
-def _remark_on(values: Mapping[str, Any]) -> None:
+def _remark_on(values: Mapping[str, object]) -> None:
     """Print what the user who proposes a run should know about its settings."""
     from posse.runtime.federation.talk import Proposal
     from posse.systems.parties import make_invitation
@@ -202,18 +190,21 @@ def _remark_on(values: Mapping[str, Any]) -> None:
             remark(text)
 
 
-def _follow(at: Path, status: dict[str, Any]) -> dict[str, Any]:
-    """Say how far a run is whenever that changes, until it is over; a service that is started again
-    is waited for.
+def _follow(at: Path, status: Status) -> Status:
+    """Print how far a run is whenever that changes, until it is over.
+
+    A service may be restarted meanwhile.
     """
-    last_line, missed = "", 0.0
+    last_line = ""
+    missed = 0.0
     while status["phase"] not in ("over", "dropped", "refused"):
         if (line := _line(status)) != last_line:
             remark(line)
             last_line = line
         time.sleep(EVERY)
         try:
-            status, missed = _ask(at, f"follow {status['run']}"), 0.0
+            status = _ask(at, f"follow {status['run']}")
+            missed = 0.0
         except LinkError:
             missed += EVERY
             if missed > PATIENCE:
@@ -222,16 +213,15 @@ def _follow(at: Path, status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _line(status: Status) -> str:
-    waiting = ", ".join(f"{name} ({why})" for name, why in status["waiting"].items())
-    without = f", without {', '.join(status['without'])}" if status["without"] else ""
-    return (
-        f"run '{status['run']}' is "
-        f"{status['phase']}{without}{f'; waiting for {waiting}' if waiting else ''}"
-    )
+    line = f"run '{status['run']}' is {status['phase']}"
+    if status["without"]:
+        line += f", without {', '.join(status['without'])}"
+    if waiting := [f"{name} ({why})" for name, why in status["waiting"].items()]:
+        line += f"; waiting for {', '.join(waiting)}"
+    return line
 
 
 def _finish(status: Status, as_json: bool) -> None:
-    from posse.cli.operators.federation import sentence
     from posse.systems.parties import read_result
 
     if status["phase"] == "refused":
@@ -241,17 +231,15 @@ def _finish(status: Status, as_json: bool) -> None:
     if status["phase"] == "dropped":
         raise PosseError(
             f"run '{status['run']}' was dropped: {status['text'].rstrip('.')}. To propose it again, "
-            "give it another name.",
+            "change its name.",
             rule="cli.run.dropped",
         )
     result = read_result(Path(status["journal"])) if status["journal"] else {}
     if as_json:
         print_json(result or {"run": status["run"]})
     else:
-        say(
-            sentence(result) if result else f"run {status['run']}: the parts of all are over",
-            style="bold",
-        )
+        outcome = {"run": status["run"], "outcome": "the parts of all are over"}
+        say(sentence(result or outcome), style="bold")
 
 
 def queue(
@@ -279,52 +267,47 @@ def queue(
         print_json(status)
         return
     heading(f"{status['role']} '{status['service']}' of federation '{status['federation']}'")
-    rows = [
+    table(("service", status["service"]), _facts(status))
+    if "members" in status:
+        _show_queue(status)
+        return
+    parts = [(run, part["state"], part["text"]) for run, part in status["parts"].items()]
+    table(("run", "state", "why"), parts)
+
+
+def _facts(status: Status) -> list[tuple[str, str]]:
+    """Return what a service says of itself; a service of the release before has fewer facts."""
+    spent = status["spent"]
+    limits = f"epsilon {spent['epsilon']:g}, delta {spent['delta']:g}"
+    uncounted = ", ".join(status["uncounted"])
+    return [
         ("process", str(status["pid"])),
         ("certificate until", status["until"][:16].replace("T", " ")),
+        *_fact("founder", "{}", status.get("home")),
+        ("asked of it in all", f"{spent['runs']} runs, {spent['decisions']:,} decisions, {limits}"),
+        *_fact("its file", "{}", status.get("edited")),
+        *_fact("since its backup, not counted", UNCOUNTED, uncounted),
+        *_fact("queue", RESTORED, status.get("queue_restored")),
     ]
-    rows += [("founder", status["home"])] if "home" in status else []
-    spent = status["spent"]
-    rows.append(
-        (
-            "asked of it in all",
-            f"{spent['runs']} runs, {spent['decisions']:,} decisions, epsilon "
-            f"{spent['epsilon']:g}, delta {spent['delta']:g}",
-        )
-    )
-    if status.get("edited"):  # a service of the release before does not say it
-        rows.append(("its file", status["edited"]))
-    if status["uncounted"]:
-        rows.append(
-            (
-                "since its backup, not counted",
-                f"{', '.join(status['uncounted'])}: lower the limits of [consent] "
-                "by what they asked, then say --complete",
-            )
-        )
-    if status.get("queue_restored"):
-        rows.append(
-            ("queue", "of a backup: when it lacks no run that started since, say --complete")
-        )
-    table(("service", status["service"]), rows)
-    if "members" in status:
-        members = [
-            (name, one["role"], "yes" if one["connected"] else "no")
-            for name, one in status["members"].items()
-        ]
-        table(("member", "role", "connected"), members)
-        runs = []
-        for one in status["runs"]:
-            waiting = ", ".join(
-                f"waiting for {name}: {why}" for name, why in one["waiting"].items()
-            )
-            runs.append((one["run"], one["system"], one["phase"], one["text"] or waiting))
-        table(("run", "system", "state", "why"), runs)
-    else:
-        table(
-            ("run", "state", "why"),
-            [(run, one["state"], one["text"]) for run, one in status["parts"].items()],
-        )
+
+
+def _fact(name: str, text: str, value: object) -> list[tuple[str, str]]:
+    return [(name, text.format(value))] if value else []
+
+
+def _show_queue(status: Status) -> None:
+    """Print the members and runs that a founder has."""
+    connected = {True: "yes", False: "no"}
+    members = [
+        (name, member["role"], connected[member["connected"]])
+        for name, member in status["members"].items()
+    ]
+    table(("member", "role", "connected"), members)
+    runs = []
+    for run in status["runs"]:
+        waiting = [f"waiting for {name}: {why}" for name, why in run["waiting"].items()]
+        runs.append((run["run"], run["system"], run["phase"], run["text"] or ", ".join(waiting)))
+    table(("run", "system", "state", "why"), runs)
 
 
 def expel(name: Member, at: At) -> None:
@@ -341,7 +324,7 @@ def expel(name: Member, at: At) -> None:
             rule="cli.at.not-the-founder",
         )
     _ask(at, f"expel {name}")
-    say(f"expelled '{name}': all members are told, and its connections are cut")
+    say(f"expelled '{name}': all members are informed, and its connections are cut")
 
 
 def leave(file: File) -> None:
@@ -352,7 +335,14 @@ def leave(file: File) -> None:
     Examples:
         posse party leave clinic-b.toml
     """
-    answer = _wait(file, "leave", "left")
+    answer = _ask(file, "leave")
+    end = time.monotonic() + PATIENCE
+    while answer == "asked" and time.monotonic() < end:
+        time.sleep(0.1)
+        try:
+            answer = _ask(file, "leave")
+        except LinkError:
+            answer = "left"  # its service has stopped
     if answer != "left":
         raise ConfigError(f"it has not left: {answer}", rule="cli.service.not-left")
     say("left the federation; its service has stopped, and its journals stay")
@@ -368,23 +358,19 @@ def renew(file: File, new_key: NewKey = False) -> None:
         posse party renew clinic-b.toml --new-key
     """
     before = _ask(file, "status")["serial"]
-    answer = _ask(file, f"renew {'new' if new_key else ''}".strip())
-    end = time.monotonic() + PATIENCE
-    while answer == "asked" and time.monotonic() < end:
-        time.sleep(0.1)
-        answer = _ask(file, "status")["renewal"]
+    _ask(file, "renew new" if new_key else "renew")
+    wait_for(lambda: _ask(file, "status")["renewal"] != "asked", PATIENCE)
     status = _ask(file, "status")
     if status["serial"] == before:
         raise LinkError(
-            f"the certificate is not renewed: {answer}", rule="cli.certificate.not-renewed"
+            f"the certificate is not renewed: {status['renewal']}",
+            rule="cli.certificate.not-renewed",
         )
     say(f"renewed, until {status['until'][:16].replace('T', ' ')} UTC; open connections stay")
 
 
 def is_service(file: Path) -> bool:
-    """Say whether a file is that of a service, and not of one party in one run."""
-    from posse.core.settings import read_toml
-
+    """Return whether a file is that of a service, and not of one party in one run."""
     values = read_toml(file)
     return "protocol" not in values and bool({"home", "authority"} & set(values))
 
@@ -392,39 +378,25 @@ def is_service(file: Path) -> bool:
 def stop_service(file: Path) -> None:
     """Stop a service and its parties; started again, it continues with all its runs."""
     _ask(file, "stop")
-    end = time.monotonic() + PATIENCE
-    while _process(file):
-        if time.monotonic() > end:
-            raise LinkError(
-                f"the service was asked to stop and runs still after {PATIENCE:g} s. See its log.",
-                rule="cli.service.not-stopped",
-            )
-        time.sleep(0.1)
+    if not wait_for(lambda: not _process(file), PATIENCE):
+        raise LinkError(
+            f"the service was asked to stop and runs still after {PATIENCE:g} s. See its log.",
+            rule="cli.service.not-stopped",
+        )
     say(f"stopped; continue with: posse party serve {file}")
 
 
 def _process(file: Path) -> int:
     from posse.runtime.journal import holder
 
-    return holder(file.resolve().parent / _file(file).runs)
+    return holder(_runs(file))
 
 
-def _wait(file: Path, command: str, expected: str) -> str:
-    """Ask until the founder has answered; a service that has stopped has done what was asked."""
-    answer, end = str(_ask(file, command)), time.monotonic() + PATIENCE
-    while answer == "asked" and time.monotonic() < end:
-        time.sleep(0.1)
-        try:
-            answer = str(_ask(file, command))
-        except LinkError:
-            return expected
-    return answer
-
-
-def _file(path: Path) -> Any:
+def _runs(path: Path) -> Path:
+    """Return the folder of all runs of a service."""
     from posse.runtime.federation.place import ServiceFile
 
-    return ServiceFile.make(file=path)
+    return path.resolve().parent / ServiceFile.make(file=path).runs
 
 
 def _ask(path: Path, command: str) -> Any:
@@ -447,14 +419,13 @@ def _answer(path: Path, command: str, patience: float) -> Any:
     from posse.runtime.network.health import not_answering
     from posse.runtime.network.operate import ask
 
-    folder = path.resolve().parent / _file(path).runs
+    folder = _runs(path)
     try:
         return asyncio.run(ask(folder, command, patience=patience))
     except LinkError as error:
-        if "answers: " in error.text:
-            raise PosseError(
-                error.text.partition("answers: ")[2], rule="cli.service.refused"
-            ) from None
+        _, refused, why = error.text.partition("answers: ")
+        if refused:
+            raise PosseError(why, rule="cli.service.refused") from None
         if frozen := not_answering(folder):
             raise LinkError(
                 f"the service of {path} does not answer: {frozen}.", rule="cli.service.stuck"

@@ -5,6 +5,7 @@ machine runs it.
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Annotated
 import typer
 
 from posse.cli.names import OLD
+from posse.cli.operators.living import is_service
 from posse.cli.screen import remark, say
 from posse.core.errors import ConfigError
+from posse.core.files import write_whole
 from posse.core.settings import read_toml
 
 File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]
@@ -46,7 +49,6 @@ def backup(file: File, out: Out = None) -> None:
         posse party backup clinic-b.toml
         posse party backup clinic-b.toml --out clinic-b.backup
     """
-    from posse.cli.operators.living import is_service
     from posse.runtime.backup import make
     from posse.runtime.federation import care
 
@@ -61,13 +63,11 @@ def backup(file: File, out: Out = None) -> None:
         remark("it holds the member's keys: keep it where only you can read it.")
         return
     archived = make(file, out)
-    state = (
-        "its part is over"
-        if archived.finished
-        else "in the middle of its run"
-        if archived.begun
-        else "not begun"
-    )
+    state = "not started"
+    if archived.finished:
+        state = "its part is over"
+    elif archived.begun:
+        state = "in the middle of its run"
     say(f"{out}: {archived.role} '{archived.party}' of run {archived.run}, {state}")
     remark("it holds the party's keys: keep it where only you can read it.")
 
@@ -124,24 +124,23 @@ def unit(file: File, user: User = "posse", serve: Serve = False, out: UnitOut = 
         posse party unit clinic-b.toml
         posse party unit clinic-b.toml --user clinic --out clinic-b.service
     """
-    import sys
-
-    from posse.cli.operators.living import is_service
-    from posse.core import files
     from posse.results.database import default_path
     from posse.runtime.federation.place import ServiceFile
     from posse.runtime.place import PartyFile
 
-    serve = serve or is_service(file)
-    (ServiceFile if serve else PartyFile).make(file=file)  # one that would not start gets no unit
+    # A file that would not start gets no unit.
+    if serve or is_service(file):
+        command = "party serve"
+        ServiceFile.make(file=file)
+    else:
+        command = "party start"
+        PartyFile.make(file=file)
     program = Path(sys.executable).with_name("posse")
-    text = unit_text(
-        file, user, "party serve" if serve else "party start", program, default_path().parent
-    )
+    text = unit_text(file, user, command, program, default_path().parent)
     if out is None:
         typer.echo(text, nl=False)
         return
-    files.write_whole(out, text.encode(), replace=False)
+    write_whole(out, text.encode(), replace=False)
     say(
         f"{out}; check it with 'systemd-analyze verify {out}', then: systemctl enable --now "
         f"{out.name}"
@@ -154,16 +153,15 @@ def unit_text(file: Path, user: str, command: str, program: Path, home: Path) ->
     """
     from posse.runtime.place import address
 
-    values, folder = read_toml(file), file.resolve().parent
+    folder = file.resolve().parent
+    values = read_toml(file)
     listen = values.get("listen")
     low = isinstance(listen, str) and address(listen)[1] < 1024
     if command == "party serve":
         values = {"runs": "runs", **values}
-    written = [
-        folder / str(values[name])
-        for name in ("identity", "journal", "runs", "authority")
-        if name in values
-    ]
+    names = [name for name in ("identity", "journal", "runs", "authority") if name in values]
+    writable = [*(folder / str(values[name]) for name in names), home]
+    capability = "CAP_NET_BIND_SERVICE" if low else ""
     lines = {
         "Unit": [
             f"Description=Posse {command} {_plain(file.stem)}",
@@ -180,9 +178,9 @@ def unit_text(file: Path, user: str, command: str, program: Path, home: Path) ->
             "Restart=on-failure",
             "RestartSec=10",
             "TimeoutStopSec=20",
-            f"ReadWritePaths={' '.join(_quoted(path, '-') for path in (*written, home))}",
-            *(["AmbientCapabilities=CAP_NET_BIND_SERVICE"] if low else []),
-            f"CapabilityBoundingSet={'CAP_NET_BIND_SERVICE' if low else ''}",
+            f"ReadWritePaths={' '.join(_quoted(path, '-') for path in writable)}",
+            f"AmbientCapabilities={capability}",
+            f"CapabilityBoundingSet={capability}",
             *_HARDENED,
         ],
         "Install": ["WantedBy=multi-user.target"],

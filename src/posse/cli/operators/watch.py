@@ -8,6 +8,7 @@ is a step behind the others, and would be named.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sys
 import time
@@ -15,11 +16,11 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
 from posse.cli.progress import FIRST_LINE, NEXT_LINE, about
 from posse.cli.screen import err, remark
-from posse.core.errors import PosseError
+from posse.core.errors import LinkError, PosseError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
 EVERY = 0.4
 """Seconds between two looks."""
 MOST_RESTARTS = 10
+STYLES = {"connected": "green", "finished": "green", "failed": "red", "killed": "red"}
 AGAIN = 60.0
 """Seconds after which what still fails is said again."""
 WINDOW = 30.0
 """Seconds over which the pace is measured."""
+_CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM)
 
 
 @dataclass
@@ -98,6 +101,25 @@ def source_failing(name: str, source: Status, file: Path) -> str:
     )
 
 
+def cannot_listen(error: OSError, file: Path) -> NoReturn:
+    """Say that a port is taken; other errors stay as they are."""
+    if error.errno not in _CANNOT_LISTEN:
+        raise error
+    raise LinkError(
+        f"cannot listen as {file} says: {error.strerror}. Stop what holds the port, or change "
+        "listen or metrics; "
+        f"'posse party doctor {file}' looks at both.",
+        rule="cli.listen.cannot-listen",
+    ) from error
+
+
+def sentence(result: Status) -> str:
+    """Return the outcome of a party in one line."""
+    if "parties" in result:
+        return f"run {result['run']}: the parts of all {len(result['parties'])} parties are over"
+    return f"run {result['run']}: {result['outcome']}"
+
+
 class Watch:
     """Follows the processes of a federation to their end."""
 
@@ -155,14 +177,13 @@ class Watch:
         }
         for number, (process, status) in enumerate(zip(self.processes, statuses, strict=True)):
             code = process.handle.poll()
+            row = self._rows[process.name]
             if status:
                 self._seen.add(process.name)
                 # Nobody waits for who has done its part.
-                status["waiting"] = {
-                    peer: why for peer, why in status["waiting"].items() if peer not in over
-                }
+                for peer in over:
+                    status["waiting"].pop(peer, None)
                 self._look_at_source(process, status)
-            row = self._rows[process.name]
             row.state = state_of(
                 status, code, answered=process.name in self._seen, over=process.name in over
             )
@@ -170,9 +191,8 @@ class Watch:
                 row.step = status.get("step")
             if code is not None and code < 0 and not status:
                 self._start_again(number, -code)
-        self._measure(
-            next((one for one in statuses if one.get("role") == self._federation.lead), {})
-        )
+        leading = [status for status in statuses if status.get("role") == self._federation.lead]
+        self._measure(leading[0] if leading else {})
 
     def _look_at_source(self, process: Process, status: Status) -> None:
         """Say on screen that a source fails at every call, once a minute: the run waits
@@ -233,31 +253,37 @@ class Watch:
         picture.add_column("step", justify="right")
         for row in self._rows.values():
             step = "" if row.step is None else f"{row.step:,}"
-            picture.add_row(row.name, row.role, Text(row.state, style=_style(row.state)), step)
+            picture.add_row(
+                row.name, row.role, Text(row.state, style=STYLES.get(row.state, "yellow")), step
+            )
         return Group(picture, Text(f"{self.line}{self._left}"))
 
 
-async def _ask_all(files: list[Path]) -> list[dict[str, Any]]:
+def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+    """Wait until a condition holds; return False if it does not within so many seconds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+async def _ask_all(files: list[Path]) -> list[Status]:
     return list(await asyncio.gather(*(status_of(file) for file in files)))
 
 
-async def status_of(file: Path) -> dict[str, Any]:
+async def status_of(file: Path) -> Status:
     """Ask a party on this machine for its status; nothing where it does not answer soon."""
     from posse.runtime.network.operate import ask
     from posse.runtime.place import PartyFile
 
     try:
         journal = file.resolve().parent / PartyFile.make(file=file).journal
-        status: dict[str, Any] = await asyncio.wait_for(ask(journal, "status"), 2)
+        status: Status = await asyncio.wait_for(ask(journal, "status"), 2)
     except (PosseError, TimeoutError):
         return {}
     return status
-
-
-def _style(state: str) -> str:
-    if state in ("connected", "finished"):
-        return "green"
-    return "red" if state in ("failed", "killed") else "yellow"
 
 
 def _live() -> Live | None:
