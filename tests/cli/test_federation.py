@@ -238,7 +238,7 @@ def records_fit(posse: Call, told: dict[str, Any]) -> None:
     assert "total" in posse("runs", "show", customer.id).out
     assert customer.run_id in posse("runs", "show", customer.id).out
     assert posse("runs", "report", customer.id, controller.id, "--out", "fed.html").code == 0
-    assert "Records of one run" in posse("compare", customer.id, controller.id).out
+    assert "Records of one run" in posse("compare", customer.id, controller.id, "--full").out
 
 
 def test_a_deleted_journal_is_named_by_every_party_until_it_is_put_back(

@@ -95,14 +95,14 @@ def test_arms_without_a_column_are_not_seen(tmp_path: Path) -> None:
     ("rows", "what"),
     [
         (("label,0,A,b", "0,1,0,0"), "has the arm 'b', and the data do not"),
-        (("label,0,A,A", "0,1,0,0"), "has the arm 'A' twice"),
-        (("label,0", "0,1", "A,0", "A,1"), "has the label 'A' twice"),
+        (("label,0,A,A", "0,1,0,0"), "column 'A' is there more than once"),
+        (("label,0", "0,1", "A,0", "A,1"), "'A' is on row 3 too"),
         (("label,0", "0,1", "A,0"), "a row for every label, got none for a"),
-        (("label,0", "0,1", "A,x", "a,0"), "a finite number for every arm in the row 'A', got x"),
+        (("label,0", "0,1", "A,x", "a,0"), "row 3, column '0': 'x' is not a number"),
         (("label,0", "0,1", "A,nan", "a,0"), "a finite number"),
-        (("label,0", "0,1", "A,0,0", "a,0"), "got 0, 0"),
-        ((), "it is no table"),
-        (("label,0", f"0,{'1' * 140_000}"), "it is no table"),
+        (("label,0", "0,1", "A,0,0", "a,0"), "expected 2 columns as in the header, got 3"),
+        ((), "is empty"),
+        (("label,0", f"0,{'1' * 140_000}"), "row 2: cannot split into columns"),
     ],
 )
 def test_tables_that_do_not_fit(tmp_path: Path, rows: tuple[str, ...], what: str) -> None:
@@ -142,7 +142,7 @@ def test_who_the_first_clients_are(tmp_path: Path) -> None:
             {},
             "first applies to scenarios with pre-training",
         ),
-        ({"before": "nowhere.csv"}, {}, "there is no such file"),
+        ({"before": "nowhere.csv"}, {}, "no file nowhere.csv"),
         (
             {"first": "clinic-*"},
             {"before": turned},
