@@ -117,6 +117,8 @@ def test_commands_exist_and_take_their_flags(name: str, count: int) -> None:
     for words in commands:
         command, rest = get_command(app), words[1:]
         while hasattr(command, "get_command"):
+            if not rest:
+                break
             if rest[0].startswith("-"):  # without a name the first system is meant
                 rest = [registry.names()[0], *rest]
             below = command.get_command(typer.Context(command), rest[0])

@@ -218,9 +218,9 @@ HOPELESS = {
         "without_guarantee",
         "frozen",
     },  # of epsilon 0, and of a run that starts from another
-    # Of markets that drift, or are normal; rounds of reports stand in place of the start that these
-    # files have.
-    "dp-combinatorial": {"drift_every", "sd", "reports"},
+    # Of markets that drift, are normal, or come from a table; rounds of reports stand in place of the
+    # start that these files have.
+    "dp-combinatorial": {"columns", "drift_every", "sd", "reports"},
 }
 
 

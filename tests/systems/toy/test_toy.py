@@ -109,7 +109,9 @@ def test_an_installed_package_that_fails_is_told_where_it_is_named(
 def test_it_runs_from_the_command_line() -> None:
     told = json.loads(command("run", "toy", "--budget", "25", "--json"))
     assert told["identical"] is True
-    assert "The listener learns every reward" in command("runs", "show", told["records"][0]["id"])
+    assert "The listener learns every reward" in command(
+        "runs", "show", told["records"][0]["id"], "--full"
+    )
     assert "hello" in command("greet", "Ada")
     assert json.loads(command("greet", "--json"))["to"] == "world"
     assert "toy" in command("run", "--help")
