@@ -585,7 +585,9 @@ def _cost_table(pairs: Labelled) -> Section:
     """Return what was earned and what it cost, one row per record; unknown columns are omitted."""
     records = [record for record, _ in pairs]
     base = _base_of_costs(pairs)
-    times = f"times {base.level}" if base.level in UNPROTECTED else "times the first"
+    times = "times the first"
+    if base.level in UNPROTECTED and any(record.level != base.level for record in records):
+        times = f"times {base.level}"
     nouns = common(record.words for record in records)
     columns = {
         "": short_labels(pairs) if len(pairs) > 1 else [pairs[0][1]],
