@@ -141,9 +141,8 @@ def test_the_demo_the_studio_and_a_report_work_from_the_wheel(
     assert "Identical" in said
     page = (tmp_path / "posse-demo" / "report.html").read_text(encoding="utf-8")
     assert "<svg" in page
-    assert (PACKAGE / "results" / "reports" / "page.css").read_text(encoding="utf-8").splitlines()[
-        0
-    ] in page
+    style = (PACKAGE / "results" / "templates" / "page.css").read_text(encoding="utf-8")
+    assert style.splitlines()[0] in page
     assert "--behind-proxy" in outside(posse, "studio", "--help", folder=tmp_path)
 
 

@@ -117,9 +117,9 @@ def test_four_machines_run_the_federation_of_the_page(machines: Machines) -> Non
     last: dict[str, subprocess.Popen[str]] = {}
     for names, block in blocks():
         for machine in names:
-            if "posse party" in block:
+            if re.search(r"posse party \S+\.toml", block):
                 last[machine] = machines.start(machine, block)
-            elif "posse ca serve" in block:
+            elif "posse federation ca serve" in block:
                 machines.start(machine, block)
                 wait_for_listener(machines.authority)
             else:
