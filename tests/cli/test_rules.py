@@ -277,7 +277,9 @@ def test_a_service_is_restored_with_its_runs(
     assert "rule: cli.without_journal.of-a-service;" in one_line(refused)
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder that nobody can write in")
+@pytest.mark.skipif(
+    not Path("/proc/self").exists(), reason="needs a folder in which not even root can write: /proc"
+)
 def test_a_federation_in_a_folder_that_cannot_be_written_is_refused(
     folder: Path, posse: Call
 ) -> None:

@@ -134,7 +134,7 @@ def _show_lists(what: str, lists: Mapping[str, Listing], json: bool) -> None:
 
 
 def _lists(listing_of: Callable[[AnySystem], Listing | None]) -> dict[str, Listing]:
-    """Return the lists of all systems that have one, by the system's name."""
+    """Return the list of each system that has one, by the name of the system."""
     lists = {}
     for system in systems():
         listing = listing_of(system)

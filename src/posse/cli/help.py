@@ -29,7 +29,7 @@ HELP = ("--help", "-h")
 ALL = "--all"
 _ALL_META = "posse.help.all"
 WIDEST = 120
-"""Width from which on help does not become wider."""
+"""Largest width of a help page."""
 
 COMMON = (
     "data",
@@ -63,7 +63,7 @@ _SYSTEM = "SYSTEM"
 """In an example, the name of the first system."""
 _OTHER_NAMES = re.compile(r"(?<=\w\w), --[\w-]+|/--no-[\w-]+| / --no-[\w-]+")
 _FIRST_COLUMN = 30
-"""Width from which on the first column of a list has separate lines (click)."""
+"""click writes a name that is wider than this on a line of its own."""
 
 Rows = Sequence[tuple[str, str]]
 
@@ -123,7 +123,7 @@ class Page:
     options: Mapping[str, Rows]
     """Arguments and options, below the titles of their groups."""
     left_out: str
-    """What is said of options that the page leaves out; empty if it has all."""
+    """Text about options that the page leaves out; empty if it lists all."""
     examples: tuple[str, ...]
 
     def write(self, path: str, formatter: HelpFormatter) -> None:
@@ -156,9 +156,9 @@ def write_page(
     """Write the help page of the context's command.
 
     Args:
-        context: Of the command that the page is about.
+        context: Context of the command that the page describes.
         formatter: Where to write.
-        command: Whose arguments and options the page lists; of a group its default command.
+        command: The command whose options the page lists; for a group, its default command.
         panels: Commands of a group, below the titles of their panels.
         most_lines: Lines of the page, unless all of it is asked for.
     """

@@ -41,7 +41,7 @@ REMOVED = {
 
 
 def rename(args: Sequence[str]) -> list[str]:
-    """Return arguments that begin with an old name with the new one.
+    """Replace the old name at the beginning of arguments with the new one.
 
     >>> rename(["found", "hospitals"]), rename(["simulate", "NAME", "--runs", "5"])
     (['federation', 'create', 'hospitals'], ['run', 'NAME', '--runs', '5', '--plain'])

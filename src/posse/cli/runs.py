@@ -16,7 +16,9 @@ from posse.core.errors import ConfigError
 if TYPE_CHECKING:
     from posse.results.store import Store
 
-Limit = Annotated[int, typer.Option(help="At most this many; 0 for all.", min=0, metavar="INTEGER")]
+Limit = Annotated[
+    int, typer.Option(help="Most runs to list; 0 lists all.", min=0, metavar="INTEGER")
+]
 Kind = Annotated[str | None, typer.Option(help="Only runs of this system.", metavar="TEXT")]
 Where = Annotated[
     list[str] | None,

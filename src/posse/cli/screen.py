@@ -134,7 +134,7 @@ def table(
 
 
 def _natural(rows: Sequence[Sequence[str]]) -> int:
-    """Return the width of the cells of a table in which nothing wraps."""
+    """Return the width that the cells of a table need so that no text wraps."""
     from rich.cells import cell_len
 
     return sum(max(map(cell_len, column)) for column in zip(*rows, strict=True))

@@ -65,7 +65,8 @@ Over = Annotated[
     ),
 ]
 Workers = Annotated[
-    int | None, typer.Option(help="Processes; the machine's cores if not given.", metavar="INTEGER")
+    int | None,
+    typer.Option(help="Number of processes (default: number of cores).", metavar="INTEGER"),
 ]
 Cluster = Annotated[
     str | None, typer.Option(help="Address of a Dask scheduler to run on.", metavar="ADDRESS")

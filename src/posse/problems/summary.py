@@ -160,7 +160,7 @@ def _clients(file: Path, recognised: Recognised) -> Summary:
 
 
 def _part(file: Path, recognised: Recognised) -> Summary:
-    """Refuse a table that is only a part of a problem, with the command that takes all parts."""
+    """Refuse a table that is one part of a problem, and name the command that takes all parts."""
     commands = {
         "offers": "posse run dp-combinatorial --offers {} --qualities QUALITIES.csv",
         "qualities": "posse run dp-combinatorial --offers OFFERS.csv --qualities {}",

@@ -169,7 +169,7 @@ def times_as_long(record: Record, first: Record) -> float | None:
 
 
 def _too_short(record: Record) -> bool:
-    """Whether the time of a record does not show how long longer runs take."""
+    """Whether a run was too short to estimate the time of longer runs."""
     few_scores = record.steps_done * record.arms <= FEW_SCORES
     interpreted = record.level == "plain" and few_scores and record.seconds < INTERPRETED
     return record.seconds < SHORTEST or interpreted

@@ -56,7 +56,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Picture:
-    """The answer in bars."""
+    """A bar chart of the answer."""
 
     title: str
     """What the bars are averages of, such as "reward per step"."""
@@ -506,7 +506,7 @@ def sameness(secure: Record, plain: Record) -> str:
 
 
 def spread(values: npt.ArrayLike | None) -> tuple[float, float, float]:
-    """Return the mean and the ends of Student's 95 % interval; NaN for the ends of one value."""
+    """Return the mean and both ends of Student's 95 % interval; with one value the ends are NaN."""
     assert values is not None
     interval = mean_interval(values)
     return interval.estimate, interval.low, interval.high

@@ -162,8 +162,9 @@ class Store:
         return records
 
     def delete(self, ids: str | Iterable[str]) -> int:
-        """Delete runs by id or unique prefix and return how many; one unknown id, and none is
-        deleted.
+        """Delete runs by id or unique prefix, and return how many.
+
+        If an id is unknown, no run is deleted.
         """
         with self._open(write=True) as db:
             chosen = {
@@ -289,7 +290,7 @@ class RunHandle:
         return record.id
 
     def drop(self) -> None:
-        """Forget a run of which nothing is to be kept."""
+        """Remove a run, and keep nothing of it."""
         if self._open:
             self._open = False
             with suppress(StoreError):
@@ -323,9 +324,7 @@ def _row(values: Sequence[Any], live: Sequence[Any]) -> RunRow:
 
 
 def _standing(live: Sequence[Any]) -> tuple[str, float, int, int]:
-    """Return the status of a run in progress, the age of its heartbeat, and how far of how much it
-    is.
-    """
+    """Return a running run's status, age of its heartbeat, steps done and number of steps."""
     pid, process, host, beat, done, whole = live
     age = max(0.0, time.time() - beat)
     return "lost" if is_lost(pid, process, host, age) else "running", age, done, whole

@@ -57,7 +57,7 @@ class Pace:
     marks: list[tuple[float, int]] = field(default_factory=list)
 
     def at(self, now: float, step: int) -> float:
-        """Take note of a step, and return the pace.
+        """Note that a step is reached, and return the pace.
 
         >>> pace = Pace()
         >>> pace.at(0.0, 10), pace.at(2.0, 110)
@@ -195,8 +195,8 @@ class Watch:
         self._measure(leading[0] if leading else {})
 
     def _look_at_source(self, process: Process, status: Status) -> None:
-        """Say on screen that a source fails at every call, once a minute: the run waits
-        until it is fixed.
+        """Print once a minute that every call of a source fails. The run waits until the
+        source is fixed.
         """
         if not (source := status.get("source")):
             self._failing.pop(process.name, None)

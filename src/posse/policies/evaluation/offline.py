@@ -318,7 +318,8 @@ def check_target(log: Log, target: Floats) -> None:
 
 
 SIGMAS = 5.0
-"""Standard errors below 1 at which the mean weight is evidence: a false alarm in 3.5 million."""
+"""Standard errors below 1 at which the mean weight is evidence: a false alarm in 3.5
+million if the mean is normal, and more often in logs of few rows."""
 ENOUGH = 100
 """Rows from which on the mean weight is looked at."""
 ROUNDING = 1e-6

@@ -313,7 +313,7 @@ class PopulationSettings(TableSettings):
         return Availability(self.missing, self.late, self.delay, self.never, self.seed)
 
     def presence(self, arms: tuple[str, ...]) -> Presence | None:
-        """Make when arms are there; none if all always are."""
+        """Return when each arm is available; None if all arms always are."""
         return Presence(arms, periods_of(self.available)) if self.available else None
 
     def drifting(self, arms: int) -> Drift | None:

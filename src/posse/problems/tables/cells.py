@@ -221,7 +221,7 @@ _ARROW_NUMBERS = ("int", "uint", "float", "double", "halffloat")
 
 
 def _in_order(codes: NDArray[np.int32], words: int) -> bool:
-    """Return whether words are numbered as they appear, without one that no row has."""
+    """Return whether words are numbered as they first appear, and every word is in some row."""
     if not len(codes):
         return words == 0
     reached = np.maximum.accumulate(codes)

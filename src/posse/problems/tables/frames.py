@@ -190,7 +190,7 @@ def _is_column(value: object) -> bool:
 
 
 def _copied(column: Any) -> Cells:
-    """Copy a column; columns of pyarrow cannot change."""
+    """Return a copy of a column. A column of pyarrow needs no copy: it cannot change."""
     if hasattr(column, "dictionary_encode"):
         return ArrowCells(column) if hasattr(column, "chunks") else ObjectCells(column.to_pylist())
     kind = getattr(getattr(column, "dtype", None), "kind", "")

@@ -13,7 +13,7 @@ DECIMALS = (".", ",")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a user says about tables, and what readers have to say about them."""
+    """Options for reading tables, and messages of the readers to the user."""
 
     encoding: str = ""
     """Encoding of a text file; empty for UTF-8, or UTF-16 with its byte order mark."""

@@ -173,7 +173,7 @@ class Schema:
         object.__setattr__(self, "columns", columns)
 
     def find(self, table: Table) -> dict[str, str]:
-        """Return what the table calls each column that it has.
+        """Return the name in the table of each column that the table has.
 
         Raises:
             ColumnError: The table lacks a column that is not optional.
