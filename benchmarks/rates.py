@@ -328,7 +328,7 @@ This page compares the default learning rate of fed-contextual with the best rat
 
 - The size of dense contexts is mean |x|_1 / (0.2 + |mean x|^2 / mean |x|^2).
 - The size of bags of words is 7.5 times the mean sum of their weights.
-- Clips follow the updates, and there is no noise.
+- Measured with adaptive clipping and without noise.
 - **Not tested under noise**: smaller rates may be better there.
 
 ## How it is measured
