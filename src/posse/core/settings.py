@@ -258,7 +258,7 @@ class Settings(BaseModel):
         """Sentences about rows or columns of the data that were left out when they were read."""
         return ()
 
-    def once(self, name: str, make: Callable[[], T]) -> T:
+    def cached(self, name: str, make: Callable[[], T]) -> T:
         """Return what `make` returns, and call it only the first time for this `name`.
 
         This is for results that depend on these settings alone, such as data that load slowly.

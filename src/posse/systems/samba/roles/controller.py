@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ProtocolError
 from posse.core.random import COIN, ORDER, shuffle
-from posse.core.roles import Action, Many, Message, Note, Send
+from posse.core.roles import Action, Message, Note, Send, SendMany
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.keys import Identity, Secrets
 from posse.privacy.crypto.paillier import Ciphertext, sum_of
@@ -341,7 +341,7 @@ class Controller(Participant):
             (CONTROLLER, name, Reply(index, reply))
             for name, reply in zip(self._owners, replies, strict=True)
         ]
-        actions: list[Action] = [Many(sends)]
+        actions: list[Action] = [SendMany(sends)]
         self._index += 1
         self._awaited = set(self._owners)
         self._frames = {}

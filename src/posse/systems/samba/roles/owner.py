@@ -10,7 +10,7 @@ from typing import Any
 from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.core.random import COIN, MASK, derive_key
-from posse.core.roles import WORLD, Action, Many, Message, Pull, Reward, Send
+from posse.core.roles import WORLD, Action, Message, Pull, Reward, Send, SendMany
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import ROOT_BYTES, Identity, Secrets
@@ -124,7 +124,7 @@ class Owner(Peer):
                     asked.extend(owner.receive(sender, message))
         finally:
             if scores:
-                asked.append(Many(scores))
+                asked.append(SendMany(scores))
 
     def pass_by(self, message: Reply) -> Score | None:
         """Return the score of the next pass if a reply says no, and it is made already."""
