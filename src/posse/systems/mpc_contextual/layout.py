@@ -242,7 +242,7 @@ def arm_figures(options: ContextualOptions, terms: Terms) -> tuple[str, ...]:
     if not terms.rate and options.limit is None:
         return ("epsilon is 0: the arms carry no privacy guarantee at all.",)
     try:
-        cached, total = options.ledger(terms).guarantees()
+        once, total = options.ledger(terms).guarantees()
     except MissingExtraError as error:
         if options.limit is not None:
             raise
