@@ -139,7 +139,7 @@ def derive_key(key: int, party: int) -> int:
 
 @compiled_scalar
 def shuffle(key: int, purpose: int, index: int, out: NDArray[np.int64]) -> None:
-    """Write a random permutation of 0, ..., K - 1 into `out`, an array of length K (Fisher-Yates)."""
+    """Write a random permutation of 0 to K - 1 into `out`, an array of length K (Fisher-Yates)."""
     k = out.shape[0]
     for i in range(k):
         out[i] = i

@@ -178,7 +178,7 @@ class Settings(BaseModel):
 
     @classmethod
     def _resolve_aliases(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace each alias by the name of its field.
+        """Return the values, with each alias replaced by the name of its field.
 
         The value of an alias of a part is put into the table of the field: `offers` with the value
         5 becomes `data` with the value {"offers": 5}.
@@ -245,7 +245,7 @@ class Settings(BaseModel):
         return str(vars(declared_by).get("panel", Settings.panel))
 
     def but(self, **changes: Any) -> Self:
-        """Return a copy in which these values are changed. The copy is checked like new settings."""
+        """Return a copy with these values changed. The copy is checked like new settings."""
         # Fields that were not set get their default again.
         values = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**self.merged(values, changes))
@@ -294,7 +294,7 @@ class Settings(BaseModel):
         The message has the user's words, and the error's `field` has the path of the setting.
         """
         mistakes = error.errors(include_url=False)
-        # Prefer another mistake to a missing setting: often the user has misspelt its name.
+        # Report a missing setting last: if its name is misspelt, the unknown name is the mistake.
         mistake = next((each for each in mistakes if each["type"] != "missing"), mistakes[0])
         path = ".".join(map(str, mistake["loc"])) or "configuration"
         user_words = {field: alias for alias, field in self.aliases.items() if alias in values}
