@@ -1,10 +1,11 @@
 """Roles: the part of each party in a protocol. A role takes a message and returns actions.
 
-A role opens no socket, reads no clock and starts no loop. The actions that it returns are messages
-for other parties and *effects*. An effect is a request to the world (`Ask`, such as: pull an arm)
-or a note for the party's operator (`Note`, such as: a step is over). A runtime delivers the
-messages, carries out the effects, and delivers the world's answers. So one implementation of a role
-runs in memory, in processes, over a network, one message at a time, and with injected faults.
+A role opens no socket, reads no clock and starts no loop. The actions that a role returns are
+messages for other parties and *effects*. An effect is a request to the world (`Ask`), such as to
+pull an arm, or a note for the party's operator (`Note`), such as the end of a step. A runtime
+delivers the messages, carries out the effects, and delivers the world's answers. So one
+implementation of a role runs in memory, in processes, over a network, one message at a time, and
+with injected faults.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ different parties arrived.
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag="Message", gc=False):
-    """What one party sends to another; encoded as a tagged msgpack array."""
+    """What one party sends to another party. It is encoded as a tagged msgpack array."""
 
 
 Send: TypeAlias = tuple[str, str, Message]
@@ -48,7 +49,7 @@ class SendMany(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True, tag="Ask", gc=False):
-    """Effect: a request of a party that only the world can answer."""
+    """Effect: a party's request that only the world can answer."""
 
     awaits: ClassVar[str] = "a reward"
     """What the party waits for, in words."""
@@ -81,7 +82,7 @@ class Note(msgspec.Struct, frozen=True, gc=False):
     """What happened, in one word."""
     step: int
     value: object = None
-    """Details; their type depends on `kind`."""
+    """Details of the news. Their type depends on `kind`."""
 
 
 Action: TypeAlias = Send | SendMany | Ask | Note
@@ -107,8 +108,8 @@ class View:
 
     parties: tuple[str, ...]
     entries: Sequence[Entry]
-    """All messages that one of these parties sent or received, in order. Answers of the world
-    belong to them.
+    """All messages that one of these parties sent or received, in order, including the world's
+    answers.
     """
     secrets: Mapping[str, Mapping[str, Any]]
     """The state of each of these parties, which contains its secrets (`Role.save`)."""

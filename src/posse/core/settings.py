@@ -304,10 +304,11 @@ class Settings(BaseModel):
             known_words = (*type(self).model_fields, *self.aliases)
             text = f"unknown setting '{user_word}'.{suggestion(user_word, known_words)}"
             return ConfigError(text, rule=f"{room}.settings.unknown", field=user_word)
-        top_field = path.partition(".")[0]
+        # The rule names only the setting; the error's `field` is the path to the wrong part of it.
+        field = path.partition(".")[0]
         problem = _PROBLEMS.get(mistake["type"], "invalid")
         text = _describe_mistake(user_word, mistake)
-        return ConfigError(text, rule=f"{room}.{top_field}.{problem}", field=path)
+        return ConfigError(text, rule=f"{room}.{field}.{problem}", field=path)
 
 
 def _describe_mistake(name: str, mistake: ErrorDetails) -> str:

@@ -680,8 +680,8 @@ def _ratio_over_runs(regret_with: Floats, regret_alone: Floats, level: float) ->
     if n < FEWEST_RUNS or ratio <= 0:
         return unknown_interval(ratio, level)
     # The error of the ratio is the error of the mean of these residuals, divided by the mean regret
-    # alone. The error of the logarithm of the ratio is the error of the ratio, divided by the ratio.
-    # The product of both divisors is the mean regret with federation.
+    # alone. The error of the ratio's logarithm is the error of the ratio, divided by the ratio. The
+    # product of both divisors is the mean regret with federation.
     residuals = regret_with - ratio * regret_alone
     error_of_mean = float(residuals.std(ddof=1)) / math.sqrt(n)
     error_of_logarithm = error_of_mean / mean_with
