@@ -27,6 +27,7 @@ from posse.core.errors import ConfigError, MissingExtraError, room_of
 
 T = TypeVar("T")
 DISTRIBUTION = "posse-bandits"
+"""Name of Posse in the package index."""
 
 
 def positive(**named_value: float) -> None:
@@ -83,7 +84,7 @@ def _only_number(named_value: dict[str, float]) -> tuple[str, float]:
 
 
 def _error(problem: str, name: str, text: str) -> ConfigError:
-    """Return the error for a value; `problem` is the last part of its rule."""
+    """Return the error for a value; `problem` is the last part of the error's rule."""
     return ConfigError(f"{name} {text}.", rule=f"{_callers_room()}.{name}.{problem}")
 
 

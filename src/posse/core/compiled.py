@@ -30,8 +30,7 @@ Function: TypeAlias = Callable[..., Any]
 PATIENCE = 0.3
 """Seconds that a process spends on interpreting short functions before it compiles them."""
 SHORT_ARRAY = 4096
-"""Most items of a short array. A function that is called with a longer array is compiled at once.
-"""
+"""Most items of a short array. A call with a longer array is compiled at once."""
 
 
 class _InterpretingBudget:
@@ -129,7 +128,7 @@ class Compiled(partial[R]):
 
     @cached_property
     def python_function(self) -> Function:
-        """The source. Where it calls short functions, it calls their sources too.
+        """The source, changed to call the sources of short functions instead of compiled code.
 
         So no interpreted call contains a compiled call, even if another thread starts to compile
         meanwhile. Such a mixture would be wrong: compiled code returns an unsigned 64-bit word as a
@@ -241,7 +240,10 @@ def inlined(function: Callable[..., R]) -> Callable[..., R]:
 
 
 def _compiled(function: Callable[..., R], *, short: bool, **options: Any) -> Callable[..., R]:
-    # Code of other packages is never interpreted: it may give other bits in Python than in numba.
+    """Make a compiled function. Only a function of Posse is kept on disk, or interpreted if short.
+
+    A function of another package may give other bits in plain Python than compiled.
+    """
     in_package = function.__module__.startswith("posse.")
     return Compiled(function, keep=in_package, short=short and in_package, options=options)
 
@@ -299,11 +301,14 @@ def advance_in_threads(advance: Callable[[slice], None], runs: int) -> None:
     import numba
 
     threads = min(runs, numba.get_num_threads())
-    if threads == 1:  # starting a thread would take longer than a short call
+    if threads == 1:
+        # Starting a thread would take longer than a short call.
         with defer_interrupt():
             advance(slice(0, runs))
         return
+    # The runs of a thread are those between two neighbouring bounds.
     bounds = [thread * runs // threads for thread in range(threads + 1)]
     with defer_interrupt(), ThreadPoolExecutor(threads) as pool:
-        for job in [pool.submit(advance, slice(*ends)) for ends in pairwise(bounds)]:
-            job.result()  # raises the error of a thread, if there is one
+        jobs = [pool.submit(advance, slice(first, end)) for first, end in pairwise(bounds)]
+        for job in jobs:
+            job.result()  # raises the error of the thread, if there is one

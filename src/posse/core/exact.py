@@ -41,8 +41,8 @@ def log(x: float) -> float:
     Write x = m 2^e with m in [sqrt(1/2), sqrt 2). Then ln x = e ln 2 + ln m. With
     f = (m - 1) / (m + 1), ln m = 2 atanh f. The series of atanh is computed up to the 23rd power.
     """
-    # The upper bits of a float are its exponent + 1023; the lower 52 bits are its fraction. With
-    # the upper bits 0x3FE, the fraction gives a number in [1/2, 1).
+    # The lower 52 bits of a float are its fraction; the bits above are its exponent plus 1023. With
+    # 0x3FE = 1022 as the bits above, the fraction gives a number in [1/2, 1).
     bits = np.float64(x).view(np.int64)
     exponent = (bits >> 52) - 1022
     m = np.int64((bits & 0x000FFFFFFFFFFFFF) | 0x3FE0000000000000).view(np.float64)
@@ -85,8 +85,8 @@ def gumbel(u: float) -> float:
     finite.
     """
     # The largest sum is rounded to 1, and ln 1 = 0. So take the largest number below 1 instead.
-    quantile = min(u + 2.0**-54, 1.0 - 2.0**-53)
-    return -log(-log(quantile))
+    probability = min(u + 2.0**-54, 1.0 - 2.0**-53)
+    return -log(-log(probability))
 
 
 @compiled_scalar
@@ -95,7 +95,7 @@ def normals(
 ) -> tuple[float, float, int]:
     """Draw two independent standard normal numbers by the polar method.
 
-    Returns the two numbers, and the next attempt number: this call has not used it.
+    Returns the two numbers and the first attempt number that this call has not used.
     """
     while True:
         u, v = uniforms(key, purpose, party, index, attempt)
@@ -126,7 +126,7 @@ def _try_gamma(shape: float, x: float, u: float) -> float:
     if v <= 0.0:
         return -1.0
     v = v * v * v
-    # A sufficient condition, which is tested first because it needs no logarithm.
+    # A condition of the paper that is sufficient, and is tested first: it needs no logarithm.
     if u < 1.0 - 0.0331 * (x * x) * (x * x):
         return d * v
     # `log` needs a number above 0. With u = 0 every draw is accepted.
@@ -185,17 +185,17 @@ _MAX_SINGLE_DRAWS = 40
 def binomial(count: int, q: float, key: int, purpose: int, party: int, index: int) -> int:
     """Draw from Binomial(count, q): how many of `count` uniform numbers are below q.
 
-    The function takes O(log count) draws, because each draw halves the count. Imagine the numbers
-    sorted. The middle number has the distribution Beta(middle, count + 1 - middle), with its place
-    `middle`. If the middle number is below q, all numbers before it are below q too, and the
-    numbers after it remain. If not, only the numbers before it can be below q, and these remain.
-    The last 40 numbers are drawn one by one.
+    Imagine the numbers sorted. The number x at place `middle`, in the middle, has the distribution
+    Beta(middle, count + 1 - middle). If x is below q, then x and all numbers before x are counted,
+    and the numbers after x remain. Otherwise only the numbers before x can be below q, and these
+    remain. So each draw halves the count, and the function takes O(log count) draws. The last 40
+    numbers are drawn one by one.
 
     Reference: Devroye: Non-uniform random variate generation, 1986, chapter X.4.
     """
     count_below = 0
     split = 1
-    # `count` is how many numbers remain. They are uniform in [0, 1), and are compared with `q`.
+    # `count` numbers remain. They are uniform in [0, 1), and are compared with `q`.
     while count > _MAX_SINGLE_DRAWS:
         middle = (count + 1) // 2
         # Attempts below `_ATTEMPTS_PER_DRAW` are for the numbers that are drawn one by one.

@@ -23,7 +23,9 @@ from posse.core.errors import ConfigError
 
 REWARD_BITS = 24
 REWARD_ONE = 1 << REWARD_BITS
+"""Number of units of a reward of 1."""
 SCORE_BITS = 40
+"""Bits of the fraction of a score."""
 _SCORE_ONE = float(1 << SCORE_BITS)
 _REWARD_UNIT = 1.0 / REWARD_ONE
 
@@ -152,7 +154,7 @@ def tie_place(first_word: int, second_word: int, owner: int, place_bits: int) ->
 
     Reference: Hoang, Morris, Rogaway: An enciphering scheme based on a card shuffle, CRYPTO 2012.
     """
-    last = (np.uint64(1) << np.uint64(place_bits)) - np.uint64(1)
+    last_place = (np.uint64(1) << np.uint64(place_bits)) - np.uint64(1)
     step_key = np.uint64(second_word)
     place = np.uint64(owner)
     state = np.uint64(first_word)
@@ -160,8 +162,8 @@ def tie_place(first_word: int, second_word: int, owner: int, place_bits: int) ->
         # Multiplying and shifting mixes the bits, so that each round has a new random state.
         state = (state ^ (state >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9) + step_key
         state = state ^ (state >> np.uint64(32))
-        # k is random in [1, last]: the upper 24 bits of the state are a fraction in [0, 1).
-        k = np.uint64(1) + ((state >> np.uint64(40)) * last >> np.uint64(24))
+        # k is random in [1, last_place]: the upper 24 bits of the state are a fraction in [0, 1).
+        k = np.uint64(1) + ((state >> np.uint64(40)) * last_place >> np.uint64(24))
         partner = place ^ k
         # The larger place identifies the pair, so both places of a pair get the same coin. The coin
         # is the highest bit after two multiplications that mix the bits.

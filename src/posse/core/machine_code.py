@@ -34,6 +34,7 @@ MAX_WAIT = 120.0
 """Seconds to wait for another process that compiles a function; then this process compiles it too.
 """
 _POLL_SECONDS = 0.02
+"""Seconds between two tries to take a lock."""
 
 
 def open_cache(function: Callable[..., Any]) -> SourceCache | None:

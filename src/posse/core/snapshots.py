@@ -15,6 +15,7 @@ import msgspec
 from posse.core.errors import JournalError
 
 VERSION = 1
+"""Format of the snapshots that this version of Posse writes and reads."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
 """A number of at least 0."""
 

@@ -29,6 +29,7 @@ Statistic = Callable[..., object]
 """A function of an array and `axis`, such as `np.median` or `np.mean`."""
 
 LEVEL = 0.95
+"""Coverage of an interval unless the caller asks for another one."""
 
 _BLOCK = 1_000_000
 """Numbers that are resampled at a time, so that memory does not grow with the number of instances.
