@@ -167,7 +167,7 @@ class Compiled(partial[R]):
 
     @property
     def _numba_type_(self) -> Any:
-        """The type that this object has for numba in compiled code that calls it."""
+        """The numba type of this object. numba reads it when it compiles a caller."""
         import numba
 
         return numba.typeof(self.dispatcher)
@@ -226,7 +226,7 @@ def compiled_loops(function: Callable[..., R]) -> Callable[..., R]:
 
 
 def compiled_short_loops(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile a function that loops over arrays, if its work depends only on their sizes.
+    """Compile a function that loops over arrays, if its work depends only on the array sizes.
 
     Short arrays mean little work. So calls with short arrays are interpreted at first.
     """

@@ -20,7 +20,7 @@ Code that raises an error names the rule:
 
 Validators of `posse.core.check` make the rule from their keyword and from the room of the module
 that calls them. `posse.core.settings` turns pydantic's errors into rules. Some rooms have no rules;
-errors that they raise have an empty `rule`.
+the errors of these rooms have an empty `rule`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class PosseError(Exception):
 
     @property
     def text(self) -> str:
-        """The message without the code that `str` puts before it, such as [P100]."""
+        """The message alone. `str` puts the code before the message, such as [P100]."""
         return super().__str__()
 
     def __str__(self) -> str:
@@ -175,7 +175,10 @@ class BudgetError(PosseError):
 
 
 class JournalError(PosseError):
-    """A party's journal cannot be read or written: the disk, its permissions or another process."""
+    """A party's journal cannot be read or written.
+
+    The reason is the disk, its permissions or another process.
+    """
 
     code = "P800"
 
@@ -190,7 +193,7 @@ class LinkError(PosseError):
 
 
 class UnconfirmedError(LinkError):
-    """A party's part is over, but a peer has not confirmed that it received the last messages.
+    """A party's part is over, but a peer has not confirmed the receipt of the last messages.
 
     Start the party again, so that it can send its last messages again.
     """

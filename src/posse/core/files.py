@@ -137,8 +137,8 @@ def sync_data(descriptor: int) -> None:
 def sync_folder(folder: Path) -> None:
     """Make the operating system write a folder's list of files to the disk.
 
-    Without this, a new file may have lost its name after a crash. Has no effect on file systems
-    that cannot do this.
+    Otherwise a new file could be missing after a crash. Has no effect on file systems that cannot
+    write the list on request.
     """
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)

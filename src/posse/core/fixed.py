@@ -111,11 +111,11 @@ class RewardRange(NamedTuple):
         return np.asarray(self.low + self.width * (np.asarray(units) / REWARD_ONE))
 
     def running_sums(self, units: NDArray[Any]) -> NDArray[np.float64]:
-        """Return for each reward the sum of all rewards up to it.
+        """Return the running sums of rewards: the first reward, the first two, and so on.
 
         `units` has the number of units of each reward.
         """
-        # A reward of 0 units is `low`, so n rewards are n times `low` plus their units.
+        # A reward of 0 units is `low`. So the sum of n rewards is n times `low` plus the units.
         sums_of_low = self.low * np.arange(1, len(units) + 1)
         return np.asarray(sums_of_low + self.width * (units.cumsum() / REWARD_ONE))
 
@@ -177,7 +177,7 @@ def tie_place(first_word: int, second_word: int, owner: int, place_bits: int) ->
 
 @compiled_scalar
 def clip_score(score: float, place_bits: int) -> float:
-    """Clip a score, so that its integer in `comparable_score` is between -2^62 and 2^62.
+    """Clip a score, so that `comparable_score` returns an integer between -2^62 and 2^62.
 
     `place_bits` is the width of a place in the tie order (`tie_bits`).
     """

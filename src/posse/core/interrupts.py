@@ -122,7 +122,7 @@ def enforce_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.set_wakeup_fd(previous)
         _Shared.pipe = None
-        os.close(writer)  # which ends the thread
+        os.close(writer)  # ends the thread
 
 
 def _watch_main(reader: int) -> None:
@@ -303,7 +303,7 @@ def run_interruptibly(work: Callable[[], R]) -> R:
     >>> run_interruptibly(lambda: 1 + 1)
     2
     """
-    # Without a handler that raises the interrupt here, another thread would gain nothing.
+    # If Ctrl-C raises no interrupt here, another thread would gain nothing.
     if signal.getsignal(signal.SIGINT) not in _RAISING or not _in_main_thread():
         return work()
     result: Future[R] = Future()
@@ -319,9 +319,9 @@ def run_interruptibly(work: Callable[[], R]) -> R:
 
 
 def resend_lost_interrupts() -> None:
-    """From now on, send Ctrl-C again if Python has dropped its `KeyboardInterrupt`.
+    """From now on, send Ctrl-C again whenever Python drops the `KeyboardInterrupt`.
 
-    Python drops all exceptions in a callback of the garbage collector, for example.
+    For example, Python drops every exception in a callback of the garbage collector.
     """
     previous = sys.unraisablehook
 

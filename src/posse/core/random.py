@@ -133,7 +133,7 @@ def uniform(key: int, purpose: int, party: int, index: int, attempt: int) -> flo
 
 
 def derive_key(key: int, party: int) -> int:
-    """Return a party's own key in a simulation. It is not secret, because it follows from `key`."""
+    """Return a party's own key in a simulation. Who knows `key` can compute it."""
     return int(words64(np.uint64(key), DERIVE, party, 0, 0)[0])
 
 

@@ -168,7 +168,7 @@ class Role(Protocol):
     def state(self) -> dict[str, object]:
         """Return names and values that the operator of this party may see.
 
-        For example, the party's sum of rewards. Status pages and the studio show all of them. If
+        For example, the party's sum of rewards. Status pages and the studio show these values. If
         the role knows how far the run is, the dictionary has the names `step`, `horizon` and `unit`
         ("pull", "round"). The dictionary never has keys, masks, tokens or seeds; `save` and
         `reveal` return those.

@@ -41,7 +41,7 @@ class External:
     built_in: str = MATCH_NOTHING
     """Pattern of the safe values, which name something in Posse. By default no value is safe."""
     path: bool = False
-    """Whether the type of the setting holds a path."""
+    """Whether the type of the setting contains Path."""
 
     @classmethod
     def except_for(cls, names: Iterable[str]) -> External:
@@ -80,7 +80,7 @@ class Settings(BaseModel):
     )
 
     aliases: ClassVar[Mapping[str, str]] = {}
-    """Other words for settings. The value of a word is the field that it means, or `field.part`."""
+    """Other words for settings: by each word, the field or the part (`field.part`) that it means."""
     absent: ClassVar[Mapping[str, str]] = {}
     """Names that a user may try although they are not settings, with the remedy for each name."""
     panel: ClassVar[str] = "The run"
@@ -135,7 +135,7 @@ class Settings(BaseModel):
 
     @classmethod
     def merged(cls, base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values in `base`, with `changes` made.
+        """Return the values in `base`, changed by `changes`.
 
         A field and its aliases count as the same setting. An alias may mean a part of a table
         (`field.part`); a table whose parts have aliases is merged part by part. The keys of the
@@ -149,7 +149,7 @@ class Settings(BaseModel):
                 merged[word] = value
                 continue
             new_value = changed_fields[field]
-            # A new value that is no table replaces the whole field: drop the old value.
+            # A new value that is not a table replaces the whole field: drop the old value.
             if not isinstance(new_value, Mapping):
                 continue
             if part and part not in new_value:
@@ -165,7 +165,10 @@ class Settings(BaseModel):
 
     @classmethod
     def _word_for_field(cls, field: str, values: Mapping[str, Any]) -> str | None:
-        """Return the key in `values` that means a field: its name or an alias; None without one."""
+        """Return the key in `values` that means a field; None if no key does.
+
+        The key is the name of the field or an alias.
+        """
         for word in values:
             if cls.aliases.get(word, word) == field:
                 return word
@@ -187,24 +190,24 @@ class Settings(BaseModel):
             ConfigError: Two words name the same field or the same part. Or one word names a part of
                 a field, and the value of the field itself is not a table.
         """
-        fields = {word: value for word, value in values.items() if word not in cls.aliases}
+        field_values = {word: value for word, value in values.items() if word not in cls.aliases}
         # For each field, the word that the user gave for it.
-        user_words = {field: field for field in fields}
+        user_words = {field: field for field in field_values}
         for alias in [word for word in values if word in cls.aliases]:
             field, _, part = cls.aliases[alias].partition(".")
             value = values[alias]
             if not part:
-                if field in fields:
+                if field in field_values:
                     raise cls._named_twice_error(alias, user_words[field])
-                fields[field] = value
+                field_values[field] = value
                 user_words[field] = alias
             elif value is not None:  # None means that the part is not set
-                table = fields.get(field, {})
+                table = field_values.get(field, {})
                 if not isinstance(table, Mapping) or part in table:
                     raise cls._named_twice_error(alias, user_words[field])
-                fields[field] = {**table, part: value}
+                field_values[field] = {**table, part: value}
                 user_words.setdefault(field, alias)
-        return fields
+        return field_values
 
     @classmethod
     def _named_twice_error(cls, alias: str, word: str) -> ConfigError:
@@ -275,10 +278,10 @@ class Settings(BaseModel):
         return ()
 
     def cached(self, name: str, make: Callable[[], T]) -> T:
-        """Return what `make` returned at the first call with this `name`.
+        """Return the result of `make`, which is called only once for each `name`.
 
         Use this for a result that depends on these settings alone and takes long to make, such as
-        data that are read from a file.
+        data that is read from a file.
         """
         if name not in self._cache:
             self._cache[name] = make()

@@ -46,7 +46,7 @@ FEWEST_INSTANCES = 8
 """
 
 MAX_SHORTFALL = 0.03
-"""How far the coverage may be below the level before it is written next to the interval."""
+"""If the coverage is below the level by more than this, it is written next to the interval."""
 
 MANY_DEGREES = 1000
 """Degrees of freedom above which Student's quantile is computed by a series, which is then right to
@@ -100,7 +100,8 @@ def t_quantile(level: float, df: int) -> float:
         second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
         third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
         return z + first / df + second / df**2 + third / df**3
-    # Bisection: double `high` until it is above the quantile, and then halve [low, high].
+    # Bisection: double `high` until it is above the quantile, and then halve [low, high]. After 60
+    # halvings, both ends are equal up to rounding.
     low = 0.0
     high = 1.0
     while t_p_value(high, df) > 1 - level:
@@ -119,8 +120,8 @@ def holm(p_values: Sequence[float | None]) -> list[float]:
     r"""Return p-values adjusted for several tests (Holm 1979), in the same order.
 
     None stands for a test that was not made; its adjusted p-value is 1. All tests whose adjusted
-    p-value is at most $\alpha$ are significant together: with probability at least $1 - \alpha$, no
-    such test is due to chance. The tests may depend on each other.
+    p-value is at most $\alpha$ are significant together: with probability at least $1 - \alpha$,
+    none of them is significant by chance alone. The tests may depend on each other.
 
     >>> holm([0.04, 0.01, None])
     [0.04, 0.02, 1.0]
@@ -307,9 +308,8 @@ def skewed_interval(
     Take values with a long tail to the right. A sample with too little of the tail has a small mean
     and a small spread, so Student's upper end is too low. A sample with too much of the tail has a
     large mean and a large spread, so Student's lower end is lower than needed. The correction moves
-    the end on the side of the tail away from the estimate, and the other end closer to it. The
-    other end moves only by the share `tighten` of its correction, because the skewness of few
-    values is uncertain.
+    the end on the side of the tail away from the estimate. It moves the other end closer to the
+    estimate, but only by the share `tighten`, because the skewness of few values is uncertain.
 
     Args:
         estimate: The mean, or a ratio of means.
@@ -340,6 +340,8 @@ def skewed_interval(
         low_skewness *= tighten
     else:
         high_skewness *= tighten
+    # At an end, (estimate - end) / error is the t statistic that is just not rejected: t for the
+    # lower end, and -t for the upper end.
     t = t_quantile(level, df)
     low = estimate - _invert_hall(t, low_skewness, n) * error
     high = estimate - _invert_hall(-t, high_skewness, n) * error
