@@ -306,9 +306,10 @@ def advance_in_threads(advance: Callable[[slice], None], runs: int) -> None:
         with defer_interrupt():
             advance(slice(0, runs))
         return
-    # The runs of a thread are those between two neighbouring bounds.
+    # Each thread gets the runs from one bound to the next.
     bounds = [thread * runs // threads for thread in range(threads + 1)]
     with defer_interrupt(), ThreadPoolExecutor(threads) as pool:
         jobs = [pool.submit(advance, slice(first, end)) for first, end in pairwise(bounds)]
         for job in jobs:
-            job.result()  # raises the error of the thread, if there is one
+            # Wait for the thread, and raise its error if there is one.
+            job.result()

@@ -74,20 +74,20 @@ def open_whole(
     """
     target = Path(os.path.realpath(Path(path).expanduser())) if replace else Path(path)
     # The name is cut, so that the hidden file's name is not too long for the file system.
-    part = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.part")
+    hidden_file = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.part")
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, "Is a directory")
-        with _create_file(part, mode) as file:
+        with _create_file(hidden_file, mode) as file:
             yield file
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
         if replace:
-            part.replace(target)
+            hidden_file.replace(target)
         else:
             # `link` fails if a file has the name already; a rename would replace that file.
-            os.link(part, target)
+            os.link(hidden_file, target)
     except OSError as error:
         if isinstance(error, FileExistsError) and not replace:
             raise DataError(
@@ -100,7 +100,7 @@ def open_whole(
     finally:
         # A disk that failed at writing may fail here too. The first error is the one to report.
         with suppress(OSError):
-            part.unlink(missing_ok=True)
+            hidden_file.unlink(missing_ok=True)
     if durable:
         sync_folder(target.parent)
 

@@ -247,9 +247,9 @@ def _tell_watcher_interrupt_raised() -> None:
 def defer_interrupt() -> Iterator[None]:
     """Defer Ctrl-C until the block ends, and raise the interrupt then.
 
-    A second Ctrl-C ends the process at once. Inside a block of `enforce_interrupts`, the first
-    Ctrl-C ends the process if the deferring block has not ended after `PATIENCE` seconds. Nothing
-    is deferred outside the main thread, or if other code has set a handler of Ctrl-C.
+    In a command (`enforce_interrupts`), the process ends if the block has not ended `PATIENCE`
+    seconds after the first Ctrl-C. Elsewhere, a second Ctrl-C ends the process at once. Nothing is
+    deferred outside the main thread, or if other code has set a handler of Ctrl-C.
 
     >>> with defer_interrupt():
     ...     done = 1
@@ -312,6 +312,7 @@ def run_interruptibly(work: Callable[[], R]) -> R:
         try:
             result.set_result(work())
         except BaseException as error:
+            # `result.result()` raises the error in the main thread.
             result.set_exception(error)
 
     threading.Thread(target=compute_result, daemon=True, name="posse-aside").start()
@@ -323,11 +324,11 @@ def resend_lost_interrupts() -> None:
 
     For example, Python drops every exception in a callback of the garbage collector.
     """
-    previous = sys.unraisablehook
+    previous_hook = sys.unraisablehook
 
     def send_again(dropped: sys.UnraisableHookArgs) -> None:
         if not issubclass(dropped.exc_type, KeyboardInterrupt):
-            previous(dropped)
+            previous_hook(dropped)
             return
         # Wait 0.02 s, so that the callback that dropped the interrupt returns first. It would drop
         # the new interrupt too.

@@ -80,11 +80,12 @@ class SourceCache(FunctionCache):
             super().__init__(function)
         self._lock_path = Path(self.cache_path) / f"{function.__qualname__}.lock"
         self._lock: int | None = None
+        """Descriptor of the locked file; None without the lock."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the stored code of a signature.
 
-        Returns None if this process must compile the function. Then this process holds the
+        Returns None if this process must compile the function. Then this process usually holds the
         function's lock until `save_overload`.
         """
         self._take_lock()
@@ -112,6 +113,7 @@ class SourceCache(FunctionCache):
 
     def _take_lock(self) -> None:
         """Take the lock of this function, or continue without it after `MAX_WAIT` seconds."""
+        # If a compilation failed, `save_overload` was not called, and the lock is still taken.
         if self._lock is not None:
             return
         try:

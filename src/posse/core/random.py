@@ -67,7 +67,8 @@ def _philox_round(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
 
 @inlined
 def _philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
-    # Philox-4x32-10 of the counter (c0, c1, c2, c3). The key (k0, k1) changes after each round.
+    # Philox-4x32-10 of the counter (c0, c1, c2, c3): ten rounds, between which the key (k0, k1)
+    # changes.
     for _ in range(9):
         c0, c1, c2, c3 = _philox_round(c0, c1, c2, c3, k0, k1)
         k0 = (k0 + _W0) & _MASK32
@@ -133,7 +134,7 @@ def uniform(key: int, purpose: int, party: int, index: int, attempt: int) -> flo
 
 
 def derive_key(key: int, party: int) -> int:
-    """Return a party's own key in a simulation. Who knows `key` can compute it."""
+    """Return a party's own key in a simulation. Anyone who knows `key` can compute it."""
     return int(words64(np.uint64(key), DERIVE, party, 0, 0)[0])
 
 

@@ -80,7 +80,7 @@ class Settings(BaseModel):
     )
 
     aliases: ClassVar[Mapping[str, str]] = {}
-    """Other words for settings: by each word, the field or the part (`field.part`) that it means."""
+    """Other words for settings, each with the field or the part (`field.part`) that it means."""
     absent: ClassVar[Mapping[str, str]] = {}
     """Names that a user may try although they are not settings, with the remedy for each name."""
     panel: ClassVar[str] = "The run"
@@ -299,6 +299,7 @@ class Settings(BaseModel):
         mistakes = error.errors(include_url=False)
         # Report a missing setting last: if its name is misspelt, the unknown name is the mistake.
         mistake = next((each for each in mistakes if each["type"] != "missing"), mistakes[0])
+        # A mistake that concerns several settings has no location.
         path = ".".join(map(str, mistake["loc"])) or "configuration"
         user_words = {field: alias for alias, field in self.aliases.items() if alias in values}
         user_word = user_words.get(path, path)

@@ -360,6 +360,7 @@ def _skewness(residuals: Floats) -> float:
 
 def _invert_hall(t: float, skewness: float, n: int) -> float:
     """Return the t statistic of n skewed values for which Hall's transformation gives `t`."""
+    # Without skewness, the transformation changes nothing. The formula below would divide by 0.
     if abs(skewness) < 1e-6:
         return t
     # With x = statistic / sqrt(n) and the skewness c, the transformation is
