@@ -105,7 +105,9 @@ class Owner(Peer):
         return super().receive(sender, message)
 
     @staticmethod
-    def receive_all(roles: Mapping[str, Owner], sends: Iterable[Send], asked: list[Action]) -> None:
+    def receive_all(
+        roles: Mapping[str, Owner], sends: Iterable[Send], actions: list[Action]
+    ) -> None:
         """Take the replies of a pass for many owners: those that are not chosen go straight on to
         the next pass.
         """
@@ -121,10 +123,10 @@ class Owner(Peer):
                 if score is not None:
                     scores.append((name, CONTROLLER, score))
                 else:
-                    asked.extend(owner.receive(sender, message))
+                    actions.extend(owner.receive(sender, message))
         finally:
             if scores:
-                asked.append(SendMany(scores))
+                actions.append(SendMany(scores))
 
     def pass_by(self, message: Reply) -> Score | None:
         """Return the score of the next pass if a reply says no, and it is made already."""
