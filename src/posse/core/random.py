@@ -60,6 +60,7 @@ _UNIT = 2.0**-53
 
 @inlined
 def _philox_round(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    # The products have 64 bits. Each upper half is mixed with a word of the counter and of the key.
     p0 = _M0 * c0
     p1 = _M1 * c2
     return (p1 >> _S32) ^ c1 ^ k0, p1 & _MASK32, (p0 >> _S32) ^ c3 ^ k1, p0 & _MASK32
@@ -92,6 +93,7 @@ def words32(key, purpose, party, index, attempt):  # type: ignore[no-untyped-def
 
 @compiled_scalar
 def _words64(key, purpose, party, index, attempt):  # type: ignore[no-untyped-def]
+    # The same as `words64`, for arguments that have the types of numpy already.
     first, second, third, fourth = words32(key, purpose, party, index, attempt)
     return (first << _S32) | second, (third << _S32) | fourth
 
