@@ -197,9 +197,14 @@ class Interval:
         return f"{self._percent} {how}"
 
     @property
+    def _coverage(self) -> float:
+        """Actual coverage."""
+        return self.level if self.covers is None else self.covers
+
+    @property
     def _percent(self) -> str:
-        covers = self.level if self.covers is None else self.covers
-        return f"{100 * covers:.4g} %"
+        """Actual coverage as text."""
+        return f"{100 * self._coverage:.4g} %"
 
     def __str__(self) -> str:
         """Write the estimate and the interval.
@@ -210,7 +215,8 @@ class Interval:
         0.65 [0.50, 0.70] (75 %)
         """
         text = format_interval(self.estimate, self.low, self.high)
-        if self.known and self.covers is not None and self.covers < self.level - MAX_SHORTFALL:
+        falls_short = self._coverage < self.level - MAX_SHORTFALL
+        if self.known and falls_short:
             return f"{text} ({self._percent})"
         return text
 
@@ -249,7 +255,7 @@ def _format_number(value: float) -> str:
 
 
 def unknown_interval(estimate: float, level: float = LEVEL, over: str = "runs") -> Interval:
-    """Return an estimate without an interval, for too few numbers."""
+    """Return an estimate without an interval, for cases with too few numbers."""
     return Interval(estimate, math.nan, math.nan, level, over=over)
 
 
