@@ -5,7 +5,7 @@ rewards, and the sum of 2^29 rewards is exact in a float.
 
 A score of one of K owners becomes an integer x = q 2^b + place, with q = floor(score 2^40) and
 b = ceil(log2 K). The scores are clipped so that |x| < 2^62. `place` is the owner's place in a
-random order of the owners, which is drawn anew for every step. No two owners have the same place,
+random order of the owners, which is drawn again for every step. No two owners have the same place,
 so no two scores compare as equal.
 """
 

@@ -199,7 +199,7 @@ def _used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
     yielded too. The function may in fact not use all of them: if an unused one changes, the
     function is compiled again without need.
     """
-    # `co_names` does not say which names are globals and which are attributes: try both.
+    # `co_names` does not tell which names are globals and which are attributes: try both.
     names = function.__code__.co_names
     for name in names:
         if name not in function.__globals__:

@@ -4,7 +4,7 @@ The generator is Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random num
 2, 3; SC 2011). The address of a draw is (key, purpose, party, index, attempt). So an owner that
 draws one number and a simulation that draws millions get the same number at the same address.
 
-The constants below are the purposes. The text below each constant says what is drawn and, in
+The constants below are the purposes. The text below each constant names what is drawn and, in
 brackets, which values are the parts of the address: (key, index) or (key, party, index).
 
 >>> from posse.core.random import EXPLORE, uniform
@@ -109,8 +109,8 @@ def words64(key: int, purpose: int, party: int, index: int, attempt: int) -> tup
         index: Below 2^32.
         attempt: Below 2^32.
     """
-    # numba compiles a function anew for every constant that a caller passes. Because the arguments
-    # are converted here, only this line is compiled anew, and the ten rounds are compiled once.
+    # numba compiles a function again for every constant that a caller passes. Because the arguments
+    # are converted here, only this line is compiled again, and the ten rounds are compiled once.
     return _words64(  # type: ignore[no-any-return]
         np.uint64(key), np.int64(purpose), np.int64(party), np.int64(index), np.int64(attempt)
     )
@@ -148,7 +148,7 @@ def shuffle(key: int, purpose: int, index: int, out: NDArray[np.int64]) -> None:
         out[i] = i
     for i in range(k - 1, 0, -1):
         # Exchange item i with a random item from 0 to i. With i as the party of the address, every
-        # exchange has a draw of its own.
+        # exchange has its own draw.
         j = int(uniform(key, purpose, i, index, 0) * (i + 1))
         item = out[i]
         out[i] = out[j]

@@ -99,7 +99,7 @@ def unpack(
 def damaged_snapshot(kind: str, name: str, why: object) -> JournalError:
     """Return the error for a snapshot with wrong values.
 
-    `why` is a sentence that says what is wrong. It ends with a full stop.
+    `why` is a sentence about the wrong value. It ends with a full stop.
     """
     return JournalError(
         f"the snapshot of {kind} '{name}' is damaged: {why} Restore the journal from a copy.",

@@ -168,7 +168,7 @@ class Interval:
     resamples: int = 0
     """Number of resamples; 0 if nothing was resampled."""
     over: str = "runs"
-    """What the numbers belong to: "instances", or "runs" if all are of one instance."""
+    """What the numbers belong to: "instances", or "runs" if all belong to one instance."""
     how: str = ""
     """How the interval was computed; empty for a bootstrap with the coverage `level`."""
     covers: float | None = None
@@ -610,7 +610,7 @@ def regret_ratio(with_: npt.ArrayLike, alone: npt.ArrayLike, *, level: float = L
     regrets. The estimate is the median of these ratios over the instances.
 
     With only one instance, the estimate is the ratio of this instance. The interval is then over
-    the runs of the instance, and says nothing about other instances. It needs at least three runs.
+    the runs of the instance, and does not cover other instances. It needs at least three runs.
 
     Args:
         with_: Regret with federation, of shape (instances, runs) or (instances,).
