@@ -242,7 +242,8 @@ class Settings(BaseModel):
         """Return the heading under which help lists a setting."""
         if name in cls.panels:
             return cls.panels[name]
-        # A derived class may declare a setting again; the class that declared it first decides.
+        # A derived class may declare a setting again. The class that declared the setting first
+        # decides, by its own `panel` and not by an inherited one.
         bases = reversed(cls.__mro__)
         declared_by = next((base for base in bases if name in inspect.get_annotations(base)), cls)
         return str(vars(declared_by).get("panel", Settings.panel))
