@@ -37,12 +37,12 @@ TUNED = "tests.kit.policies:Tuned"
 
 FILE = """
 from dataclasses import dataclass
-from posse.core.compiled import compiled_scalar
+from posse.core.compiled import elementary
 from posse.policies import Policy
 
 WEIGHT = 1.0
 
-@compiled_scalar
+@elementary
 def halved(total):
     return WEIGHT * total / 2
 

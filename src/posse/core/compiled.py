@@ -215,6 +215,10 @@ def compiled_scalar(function: Callable[..., R]) -> Callable[..., R]:
     return _compiled(function, short=True)
 
 
+elementary = compiled_scalar
+"""The name of version 0.1, which modules of users may import."""
+
+
 def compiled_loops(function: Callable[..., R]) -> Callable[..., R]:
     """Compile a function that loops over arrays, with the operations of `compiled_scalar`.
 
