@@ -79,7 +79,7 @@ class RunSettings(Settings):
     def load(self) -> Any:
         """Load the data, check the settings against them, and return what a run needs.
 
-        Systems load only once (`Settings.once`). Returns None if the system needs nothing.
+        Systems load only once (`Settings.cached`). Returns None if the system needs nothing.
         """
         return None
 

@@ -110,7 +110,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
 
     def load(self) -> Setup:
         """Check what needs the arms, and return arms, policy and switches; arms are made once."""
-        return self.once("setup", self._load)
+        return self.cached("setup", self._load)
 
     def _load(self) -> Setup:
         arms = self.arms()
