@@ -304,7 +304,7 @@ class SettingsTarget(Target):
         with defer_interrupt():
             run = self.system.start(self._settings, seeds=[seed], transcript=TRANSCRIPT)
         if isinstance(run, RolesRun):
-            run.shorten_transcript()
+            run.store_only_parts_for_attacks()
         run.finish(watch)
         return run
 

@@ -42,7 +42,7 @@ from posse.runtime.network.party import Party
 from posse.runtime.network.recording import RecordingEngine
 from posse.runtime.network.vouching import backup_time
 from posse.runtime.place import Place, open_place
-from posse.systems.base import AnySystem, presentation_of_level
+from posse.systems.base import AnySystem, presentation_without_settings
 from posse.systems.modules import Deploy, deploy_of
 from posse.systems.registry import names, system, systems
 
@@ -270,7 +270,7 @@ def _make_presentation(
     """Return what a record stores only to be shown (`Record.show`)."""
     level = next((each for each in role_system.levels if each.name == knowledge.level), None)
     tables = [*knowledge.tables, *costs]
-    show = presentation_of_level(role_system, level, knowledge.learns, tables)
+    show = presentation_without_settings(role_system, level, knowledge.learns, tables)
     if knowledge.warnings:
         show["warnings"] = list(knowledge.warnings)
     return show
