@@ -104,9 +104,7 @@ class RunSettings(Settings):
     def data_digest(self) -> str:
         """Return a digest of the content of the data files (`files`); empty without files."""
         contents = [content(path) for path in self.files()]
-        if not contents:
-            return ""
-        return hashlib.sha256(b"".join(contents)).hexdigest()
+        return hashlib.sha256(b"".join(contents)).hexdigest() if contents else ""
 
     def files(self) -> Sequence[Path]:
         """Return the paths in the settings that a run reads: files, and folders of files."""

@@ -124,12 +124,10 @@ def _modules_of_installed_systems(sys_path: tuple[str, ...]) -> Mapping[str, str
 
     `sys_path` is only the key of the cache: after a change of sys.path, packages are read again.
     """
-    modules: dict[str, str] = {}
-    # Of two entry points with the same name, the first one counts: it overwrites the later one.
-    for point in reversed(tuple(entry_points(group=GROUP))):
-        module, _, _ = point.value.partition(":")  # the value is "module:SYSTEM"
-        modules[point.name] = module
-    return modules
+    points = tuple(entry_points(group=GROUP))
+    # The value of an entry point is "module:SYSTEM". Of two entry points with the same name, the
+    # first one counts: in this order it comes later, and replaces the other one.
+    return {point.name: point.value.partition(":")[0] for point in reversed(points)}
 
 
 @cache

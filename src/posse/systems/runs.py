@@ -557,8 +557,7 @@ class RolesRun(Run):
         # them, and `saved` must stay as it is. So the run gets copies.
         *finished_memories, last_memory = saved["memories"]
         self.memories = [*finished_memories, copy(last_memory)]
-        finished_worlds = saved["worlds"][:-1]
-        self.worlds = [*finished_worlds, fork(saved["current_world"])]
+        self.worlds = [*saved["worlds"][:-1], fork(saved["current_world"])]
         # `self.memory` is the copy of the last memory. Its `load` puts the saved state of each role
         # into a new role.
         make_roles = self._role_makers[-1]

@@ -1,7 +1,7 @@
 """Building blocks for pictures and explanations, which the modules `scene` of systems use.
 
 The functions describe the parts of a message and lines of pseudocode, compute bars, and format
-numbers. They return plain dicts, lists and texts, which the studio can store as JSON.
+numbers. They return plain dicts, lists and texts, which the studio sends to its page as JSON.
 """
 
 from __future__ import annotations
@@ -51,17 +51,14 @@ class Part(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the part as a dict, without empty values of `why` and `also`."""
-        part: dict[str, Any] = {
+        part = {
             "name": self.name,
             "protection": self.protection,
             "length": self.length,
             "opens": list(self.opens),
         }
-        if self.why:
-            part["why"] = self.why
-        if self.also:
-            part["also"] = list(self.also)
-        return part
+        optional = {"why": self.why, "also": list(self.also)}
+        return part | {name: value for name, value in optional.items() if value}
 
 
 Describe = Callable[[str, str, Any], Sequence[Part] | None]
@@ -216,9 +213,8 @@ def format_number(value: float, decimals: int = 4) -> str:
     if shown_as_zero or abs(value) >= 1e15:
         return f"{value:.{decimals}g}"
     text = f"{value:z.{decimals}f}"  # with z, -0.0 is shown without its sign
-    if not decimals:
-        return text
-    return text.rstrip("0").rstrip(".")
+    # Without decimals, zeros at the end belong to the number.
+    return text.rstrip("0").rstrip(".") if decimals else text
 
 
 def join_first(texts: Sequence[str], most: int = 12) -> str:
