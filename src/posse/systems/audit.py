@@ -455,14 +455,8 @@ def _target_of_settings(what: RunSettings) -> Target:
     return SettingsTarget(system_of(what), what)
 
 
-@target_of.register
-def _target_of_run(what: Run) -> Target:
-    return RunTarget(what)
-
-
-@target_of.register
-def _target_of_view(what: View) -> Target:
-    return ViewTarget(what)
+target_of.register(Run, RunTarget)
+target_of.register(View, ViewTarget)
 
 
 @target_of.register

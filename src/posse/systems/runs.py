@@ -226,14 +226,13 @@ class Run(ABC):
 
     def make_record(self, status: str | None, **fields: Any) -> Record:
         """Make a record with these fields, and add the fields that all systems fill in alike."""
-        status_so_far = "finished" if self.done else "running"
         return Record(
             kind=self.system.name,
             config=self.settings.config(),
             problem=self.settings.problem(),
             level=self.system.level_of(self.settings),
             leaks=not_protected(self.system, self.settings),
-            status=status or status_so_far,
+            status=status or ("finished" if self.done else "running"),
             seconds=self.seconds,
             **fields,
         )
@@ -347,8 +346,8 @@ class RolesRun(Run):
     @property
     def time(self) -> int:
         """Number of decisions so far, all seeds together."""
-        n_finished = len(self.memories) - 1
-        return self._seed_horizon * n_finished + self._seed_time
+        # All seeds before the current one have made all their decisions.
+        return self._seed_horizon * (len(self.memories) - 1) + self._seed_time
 
     @property
     def _seed_time(self) -> int:
@@ -424,9 +423,7 @@ class RolesRun(Run):
             return None
         # The current seed has no message left.
         self._end_seed()
-        if self._over:
-            return None
-        return self.memory.deliver()
+        return None if self._over else self.memory.deliver()
 
     def _process_note(self, note: Note) -> None:
         """Check a role's note, and set the time of the next messages to the decisions so far."""
