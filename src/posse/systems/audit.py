@@ -44,6 +44,8 @@ from posse.systems.runs import RolesRun, Run
 
 AuditWatch: TypeAlias = Callable[[float, str], None]
 """Called with the fraction of the work that is done, and the name of the current work."""
+FractionWatch: TypeAlias = Callable[[float], None]
+"""Called with the fraction of the work that is done."""
 
 FAST = ("view", "twin")
 """Values of `Attack.needs` for attacks that take seconds: they read one view, or start plain runs.
@@ -54,8 +56,6 @@ _SLOW_NEEDS = {"runs": "its own runs", "network": "a network"}
 
 TRANSCRIPT = 100_000_000
 """Messages that an audited run stores: more than any run has, so that attacks see every message."""
-VIEW = "view"
-"""Entry in the summary of a party's record: the path of the view that the party recorded."""
 
 
 class AuditInterrupted(KeyboardInterrupt):
@@ -250,7 +250,7 @@ class Target(ABC):
         return 0.0
 
     @abstractmethod
-    def prepare_views(self, watch: Callable[[float], None]) -> None:
+    def prepare_views(self, watch: FractionWatch) -> None:
         """Make the runs whose views attacks read, and call `watch` with the finished fraction."""
 
     @abstractmethod
@@ -297,12 +297,12 @@ class SettingsTarget(Target):
         """Return the sum of the attacks' own estimates, for attacks that start their own runs."""
         return sum(attack.seconds(self._settings) for attack in attacks if attack.stage is not None)
 
-    def prepare_views(self, watch: Callable[[float], None]) -> None:
+    def prepare_views(self, watch: FractionWatch) -> None:
         """Simulate every seed."""
         for number in range(len(self._settings.seeds)):
             self._add_run(self._simulate(number, watch))
 
-    def _simulate(self, number: int, watch: Callable[[float], None]) -> Run:
+    def _simulate(self, number: int, watch: FractionWatch) -> Run:
         """Simulate the seed at position `number` of the seeds, and return its finished run."""
         seeds = self._settings.seeds
 
@@ -345,7 +345,7 @@ class RunTarget(SettingsTarget):
         super().__init__(run.system, run.settings)
         self._run = run
 
-    def prepare_views(self, watch: Callable[[float], None]) -> None:
+    def prepare_views(self, watch: FractionWatch) -> None:
         """Take the run as it is; nothing is simulated."""
         self._add_run(self._run)
 
@@ -372,7 +372,7 @@ class ViewTarget(Target):
         self._view = view
         self._like: RunSettings | None = None
         states = view.secrets.values()
-        self._party_kinds = [str(state["kind"]) for state in states if "kind" in state]
+        self._party_kinds = sorted(str(state["kind"]) for state in states if "kind" in state)
         # The adversary who has this view, in the form of `Attack.adversary`.
         self._adversary = list(self._party_kinds)
         if _includes_wire(view):
@@ -400,7 +400,7 @@ class ViewTarget(Target):
             if attack.needs in FAST or attack.of_view is not None
         ]
 
-    def prepare_views(self, watch: Callable[[float], None]) -> None:
+    def prepare_views(self, watch: FractionWatch) -> None:
         """Do nothing: the view exists already."""
 
     def reason_to_skip(self, attack: Attack, *, requested: bool) -> str:
@@ -413,7 +413,7 @@ class ViewTarget(Target):
         """
         # Without known kinds the adversaries cannot be compared here. `check_view` does it later.
         if self._party_kinds and sorted(self._adversary) != sorted(attack.adversary):
-            kinds = " and ".join(sorted(self._party_kinds))
+            kinds = " and ".join(self._party_kinds)
             return f"{OTHER_ROLES}{_roles_text(attack)}, got a view of {kinds}."
         if attack.stage is not None and attack.of_view is None:
             return "needs its own runs, and a view alone has no settings to run."
@@ -461,7 +461,8 @@ target_of.register(View, ViewTarget)
 
 @target_of.register
 def _target_of_record(what: Record) -> Target:
-    path = what.summary.get(VIEW)
+    # A party that records a view notes the path here (`posse.systems.parties`).
+    path = what.summary.get("view")
     if path is None:
         return target_of(settings_of_record(what))
     return target_of(read_view(Path(str(path))))
@@ -638,8 +639,7 @@ def view_of(run: Run, attack: Attack) -> View:
     if WIRE not in attack.adversary:
         return view
     # The parties' own messages are on the network too. So only their secrets are added.
-    tap = run.tap()
-    return replace(tap, parties=tuple(parties), secrets=view.secrets)
+    return replace(run.tap(), parties=tuple(parties), secrets=view.secrets)
 
 
 def row_of_attempt(result: Attempt) -> Row:

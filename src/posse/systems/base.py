@@ -344,9 +344,9 @@ def flatten_built_in_policy(
     >>> flatten_built_in_policy(values, "toy", ("ucb",), ("width",), "it is small.")
     {'policy': 'ucb', 'width': 2.0}
     """
-    if not isinstance(values, Mapping) or values.get("policy") is None:
+    policy = values.get("policy") if isinstance(values, Mapping) else None
+    if policy is None:
         return values
-    policy = values["policy"]
     table = dict(policy) if isinstance(policy, Mapping) else {"name": policy}
     name = table.pop("name", None)
     nested = table.pop("parameters", {})

@@ -36,8 +36,6 @@ from posse.systems.registry import system_of
 
 FORMAT = "posse live 1"
 """Format of saved bandits."""
-REWARDS = ("wait", "fold")
-"""Values of the argument `rewards`: whether a decision waits for the previous reward (`Bandit`)."""
 POINTS = 200
 """Number of points of a curve after every other point was removed (`RewardCurve.add`)."""
 
@@ -252,11 +250,12 @@ class Bandit:
                 f"a reward must be a finite number, got {value!r}.",
                 rule="systems.reward.not-finite",
             )
-        self._serving.check_reward(float(value))
+        amount = float(value)
+        self._serving.check_reward(amount)
         # If this raises an error, the decision still waits.
-        self._serving.reward(self._open[number], float(value))
+        self._serving.reward(self._open[number], amount)
         del self._open[number]
-        self._curve.add(float(value))
+        self._curve.add(amount)
         return True
 
     def reward_many(self, rewards: Mapping[Integer, Number]) -> int:
@@ -302,16 +301,19 @@ class Bandit:
         By default the status of the record is "finished" after `finish`, and "running" before.
         """
         system = system_of(self.settings)
-        # A record needs a horizon, even if the bandit has none.
-        horizon = self.horizon or self.decisions
-        # A step of a live bandit is a decision, even if a step of the system's runs is a round.
-        nouns = {**system.about.nouns, "step": "decision"}
         fields = self._serving.record_fields()
-        # The system may add entries to `problem`, `summary` and `show`, which every bandit fills in.
-        problem = {"name": "live", "names": list(self.names), **fields.pop("problem", {})}
-        problem["words"] = nouns
+        # `problem`, `summary` and `show` have entries of the system and entries of every bandit.
+        problem = {
+            "name": "live",
+            "names": list(self.names),
+            **fields.pop("problem", {}),
+            # A step of a live bandit is a decision, even if a step of the system's runs is a round.
+            "words": {**system.about.nouns, "step": "decision"},
+        }
         summary = fields.pop("summary", {})
         show = fields.pop("show", {})
+        # A record needs a horizon, even if the bandit has none.
+        horizon = self.horizon or self.decisions
         sums = self._curve.sums()
         return Record(
             kind=system.name,
@@ -360,8 +362,7 @@ class Bandit:
         """Return what a file must contain, so that this bandit can load the file with `serving`."""
         setup = {**serving.config, "arms": list(self.names), "rewards": self.rewards}
         # A file has JSON, in which tuples are lists. Convert the values to compare them with a file.
-        as_stored: dict[str, Any] = json.loads(json.dumps(setup))
-        return as_stored
+        return dict(json.loads(json.dumps(setup)))
 
     def load(self, path: str | Path) -> Bandit:
         """Continue from a file that `save` of a bandit with the same settings wrote.
@@ -447,7 +448,7 @@ class Bandit:
                 rule="systems.horizon.reached",
             )
         if self.rewards == "wait" and self._open:
-            id = next(iter(self._open))
+            id = self.pending[0]
             raise ConfigError(
                 f"decision {id} waits for its reward. Call reward({id}, value), or drop({id}) if "
                 "none will come; with rewards='fold' decisions do not wait.",
@@ -492,7 +493,7 @@ def live(
             f"live takes the settings of a system, such as posse.Samba(), got {settings!r}.",
             rule="systems.settings.wrong-type",
         )
-    check.one_of(REWARDS, rewards=rewards)
+    check.one_of(("wait", "fold"), rewards=rewards)
     horizon = _python_integer(horizon)
     if horizon is not None:
         check.at_least(1, horizon=horizon)

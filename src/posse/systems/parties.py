@@ -358,10 +358,12 @@ def count_traffic(deployment: Deployment, party: Party) -> tuple[Traffic, ...]:
     sizes: Counter[str] = Counter()
     for peer, link in party.engine.links.items():
         kind = deployment.peers[peer]
-        messages[f"{own} -> {kind}"] += link.sent
-        messages[f"{kind} -> {own}"] += link.received
-        sizes[f"{own} -> {kind}"] += link.bytes_sent
-        sizes[f"{kind} -> {own}"] += link.bytes_received
+        outgoing = f"{own} -> {kind}"
+        incoming = f"{kind} -> {own}"
+        messages[outgoing] += link.sent
+        messages[incoming] += link.received
+        sizes[outgoing] += link.bytes_sent
+        sizes[incoming] += link.bytes_received
     return tuple(Traffic(hop, messages[hop], sizes[hop]) for hop in sorted(messages))
 
 

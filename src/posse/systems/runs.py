@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from posse.core import check
 from posse.core.errors import ConfigError
@@ -21,6 +21,9 @@ from posse.core.roles import WORLD, Ask, Message, Note, Role, View
 from posse.results.record import Progress, Record, Watch
 from posse.runtime.memory import Delivery, MemoryRun, Transcript, World, fork
 from posse.systems.base import AnySystem, RunSettings, not_protected
+
+Hop: TypeAlias = tuple[str, str]
+"""Kind of a message's sender, and kind of its receiver."""
 
 
 class Run(ABC):
@@ -366,12 +369,12 @@ class RolesRun(Run):
 
     def answer(self, number: int, reward: Any) -> None:
         """Answer the request of this number (`asks`) with a reward from the outside world."""
-        if number not in self.memory.asks:
-            numbers = ", ".join(map(str, self.memory.asks)) or "none"
+        if number not in self.asks:
+            numbers = ", ".join(map(str, self.asks)) or "none"
             raise ConfigError(
                 f"there is no open ask {number}. Open: {numbers}.", rule="systems.number.not-open"
             )
-        ask = self.memory.asks[number]
+        ask = self.asks[number]
         with self._count_seconds():
             self.memory.answer(number, self._reply(ask, reward))
         # This world did not give the answer: it counts the decision and records curves.
@@ -493,25 +496,26 @@ class RolesRun(Run):
     @property
     def _transcript(self) -> Transcript:
         """The messages of the current seed; raises an error if the run stores none."""
-        if self.memory.transcript is None:
+        transcript = self.memory.transcript
+        if transcript is None:
             raise ConfigError(
                 f"this run of {self.system.name} has no transcript. Start it with posse.start, or "
                 "with transcript=100000.",
                 rule="systems.transcript.missing",
             )
-        return self.memory.transcript
+        return transcript
 
     @property
     def _terms_for_views(self) -> dict[str, Any]:
         """The public terms of the run, with the name of the system; views contain both."""
         return {"system": self.system.name, **self.public_terms}
 
-    def traffic(self, seeds: int | None = None) -> dict[tuple[str, str], list[int]]:
-        """Return the numbers of messages and of bytes, by kind of the sender and of the receiver.
+    def traffic(self, seeds: int | None = None) -> dict[Hop, list[int]]:
+        """Return the numbers of messages and of bytes, by hop.
 
         The numbers are sums over the first `seeds` seeds; None for all.
         """
-        sums_by_hop: dict[tuple[str, str], list[int]] = {}
+        sums_by_hop: dict[Hop, list[int]] = {}
         for memory in self.memories[:seeds]:
             for hop, counts in memory.hops.items():
                 sums = sums_by_hop.setdefault(hop, [0, 0])
@@ -557,5 +561,5 @@ class RolesRun(Run):
         self.worlds = [*saved["worlds"][:-1], fork(saved["current_world"])]
         # `self.memory` is the copy of the last memory. Its `load` puts the saved state of each role
         # into a new role.
-        make_roles = self._role_makers[-1]
-        self.memory.load(saved["current_memory"], make_roles(), self._answering_world)
+        new_roles = self._role_makers[-1]()
+        self.memory.load(saved["current_memory"], new_roles, self._answering_world)

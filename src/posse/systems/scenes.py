@@ -239,9 +239,8 @@ def mean_bar(total: float, count: int, truth: float | None = None) -> dict[str, 
     {'estimate': 0.8, 'low': 0.4902, 'high': 0.9433, 'truth': 0.7}
     """
     low, high = wilson_interval(total, count)
-    figures = {"estimate": 0.5, "low": low, "high": high}
-    if count:
-        figures["estimate"] = total / count
+    estimate = total / count if count else 0.5
+    figures = {"estimate": estimate, "low": low, "high": high}
     if truth is not None:
         figures["truth"] = truth
     return {name: round(value, 4) for name, value in figures.items()}
