@@ -89,7 +89,7 @@ def audit(
         seed: Seed of the attacks' random draws.
         plantings: Number of leaks that are planted to measure the power of an attack. The power is
             the share of these leaks that the attack finds.
-        watch: Called with the progress.
+        watch: Called with the progress (`AuditWatch`).
         like: Settings of a similar run, for an audit of a view. The adversary knows the data of
             this run.
 
@@ -145,7 +145,7 @@ def read_view(path: Path) -> View:
     public = {
         "system": header.system,
         "run": header.run,
-        "full": recorded.full,
+        "full": recorded.full,  # whether the recording reached its limit
         **recorded.public,
     }
     return View((header.party,), _decode_messages(path, recorded), secrets, public)
@@ -242,10 +242,9 @@ class Target(ABC):
         """
 
     def seconds_of_own_runs(self, attacks: Sequence[Attack]) -> float:
-        """Estimate the time that attacks with their own runs take; by default 0 seconds.
+        """Estimate the seconds that the runs of these attacks take; by default 0.
 
-        `attacks` may also have attacks without runs of their own (without `Attack.stage`). They
-        are not counted.
+        Only an attack with `Attack.stage` starts runs. All other attacks add nothing.
         """
         return 0.0
 
@@ -264,7 +263,7 @@ class Target(ABC):
 
     @property
     def unfinished_run_note(self) -> str:
-        """Clause for errors: how far an unfinished run is; empty for all other targets."""
+        """Words for an error: how far an unfinished run is; empty for all other targets."""
         return ""
 
 
@@ -294,7 +293,7 @@ class SettingsTarget(Target):
         return attack.missing(self._settings)
 
     def seconds_of_own_runs(self, attacks: Sequence[Attack]) -> float:
-        """Return the sum of the attacks' own estimates, for attacks that start their own runs."""
+        """Return the sum of the attacks' own estimates (`Attack.seconds`)."""
         return sum(attack.seconds(self._settings) for attack in attacks if attack.stage is not None)
 
     def prepare_views(self, watch: FractionWatch) -> None:
@@ -351,7 +350,7 @@ class RunTarget(SettingsTarget):
 
     @property
     def unfinished_run_note(self) -> str:
-        """Clause for errors, such as "the run is at 50 of 200"; empty if the run is done."""
+        """Words for an error, such as "the run is at 50 of 200"; empty if the run is done."""
         if self._run.done:
             return ""
         return f"the run is at {self._run.time:,} of {self._run.horizon:,}"
