@@ -250,7 +250,7 @@ class Target(ABC):
 
     @abstractmethod
     def prepare_views(self, watch: FractionWatch) -> None:
-        """Make the runs whose views attacks read, and call `watch` with the finished fraction."""
+        """Provide the runs whose views attacks read, and call `watch` with the finished fraction."""
 
     @abstractmethod
     def collect_evidence(self, attack: Attack, seed: int) -> list[Evidence]:
@@ -268,7 +268,7 @@ class Target(ABC):
 
 
 class SettingsTarget(Target):
-    """Settings; the audit simulates them, once for each of their seeds."""
+    """Settings. The audit simulates one run for each seed."""
 
     simulation_fraction = 0.5
 
@@ -319,6 +319,7 @@ class SettingsTarget(Target):
         return run
 
     def _add_run(self, run: Run) -> None:
+        """Add a run whose views attacks read."""
         self._runs.append(run)
         self.run_count = len(self._runs)
         self.longest_run = max(self.longest_run, run.time)
@@ -336,7 +337,7 @@ class SettingsTarget(Target):
 
 
 class RunTarget(SettingsTarget):
-    """A run at its current step. Attacks with their own runs start these with its settings."""
+    """A run at its current step. An attack that needs other runs starts them with its settings."""
 
     simulation_fraction = 0.0
 
@@ -390,8 +391,8 @@ class ViewTarget(Target):
     def default_attacks(self) -> Sequence[Attack]:
         """Return the attacks that are considered if the user names none.
 
-        For a view, these are the fast attacks, and those that take their own runs from a recorded
-        view instead (`Attack.of_view`).
+        For a view, these are the fast attacks, and the attacks that can read a recorded view instead
+        of their own runs (`Attack.of_view`).
         """
         return [
             attack
@@ -410,7 +411,8 @@ class ViewTarget(Target):
         impossible with settings like those of the view. `requested` has no effect, because no
         attack on a view takes long.
         """
-        # Without known kinds the adversaries cannot be compared here. `check_view` does it later.
+        # If the kinds are unknown, the adversaries cannot be compared: any adversary may have the
+        # view. `check_view` raises an error later if the view does not fit the attack.
         if self._party_kinds and sorted(self._adversary) != sorted(attack.adversary):
             kinds = " and ".join(self._party_kinds)
             return f"{OTHER_ROLES}{_roles_text(attack)}, got a view of {kinds}."
@@ -425,7 +427,7 @@ class ViewTarget(Target):
 
         The truth is unknown, so it is empty.
         """
-        # Now an attack reads the view. If all attacks are left out, the number stays 0.
+        # An attack reads the view now. If all attacks are left out, the count stays 0.
         self.run_count = 1
         check_view(attack, self._view)
         view: Any = self._view

@@ -51,15 +51,14 @@ class Choice(NamedTuple):
     probability: float | None
     """Probability with which the system chose this arm; None if it is unknown."""
     key: tuple[int, ...]
-    """The system's identifier of the choice: `Serving.reward` gets it with the reward."""
+    """Identifies the choice for the system: `Bandit` passes it on with the reward."""
 
 
 class Serving(ABC):
     """What a system implements for `live`: it chooses arms, and learns from rewards.
 
     `Bandit` checks the user's calls before it calls these methods. A choice is *open* until its
-    reward arrives, or is known to arrive never. Each choice uses all rewards that arrived before
-    the choice.
+    reward arrives, or the user drops it. Each choice uses all rewards that arrived before.
     """
 
     settings: RunSettings
@@ -123,7 +122,7 @@ class RewardCurve:
     stride: int = 1
     """Number of rewards between two points."""
     points: list[tuple[int, float]] = field(default_factory=list)
-    """Pairs of a number of rewards, and the sum of that many first rewards."""
+    """Pairs (n, sum of the first n rewards)."""
 
     def add(self, reward: float) -> None:
         """Add a reward. If the curve then has too many points, remove every other point."""
@@ -252,7 +251,7 @@ class Bandit:
             )
         amount = float(value)
         self._serving.check_reward(amount)
-        # If this raises an error, the decision still waits.
+        # If the next line raises an error, the decision still waits.
         self._serving.reward(self._open[number], amount)
         del self._open[number]
         self._curve.add(amount)
@@ -312,7 +311,7 @@ class Bandit:
         }
         summary = fields.pop("summary", {})
         show = fields.pop("show", {})
-        # A record needs a horizon, even if the bandit has none.
+        # If the bandit has no horizon, the record has the number of decisions so far.
         horizon = self.horizon or self.decisions
         sums = self._curve.sums()
         return Record(
@@ -484,9 +483,9 @@ def live(
         features: Number of features of a context, for systems that learn from contexts.
         rewards: Whether each decision waits for the reward of the previous one ("wait"), or uses
             the rewards that have arrived ("fold").
-        horizon: Number of decisions. By default unlimited; the horizon of the settings is only for
-            simulations.
-        options: Further options of the system (`Live.serve`).
+        horizon: Largest number of decisions; by default there is no limit. The horizon of the
+            settings is only for simulations.
+        options: Options that only this system takes (`Live.serve`).
     """
     if not isinstance(settings, RunSettings):
         raise ConfigError(
@@ -521,8 +520,8 @@ def live(
 def _settings_with_old_defaults(settings: RunSettings) -> RunSettings | None:
     """Return the settings with the defaults of version 0.1 for all settings that were left out.
 
-    A bandit that version 0.1 saved can only be loaded with these. Returns None if the defaults have
-    not changed since.
+    A bandit that version 0.1 saved may have these defaults. Returns None if no setting that was left
+    out had another default.
     """
     old_defaults = {
         name: value
@@ -541,12 +540,12 @@ def _integer_or_none(value: object) -> int | None:
 
 
 def _python_integer(value: Any) -> Any:
-    """Return an integer of numpy as a Python integer, for JSON; any other value unchanged."""
+    """Return an integer of numpy as one of Python, for JSON; any other value unchanged."""
     return int(value) if isinstance(value, np.integer) else value
 
 
 def _batch_contexts(contexts: Integer | Iterable[Any]) -> list[Any]:
-    """Return the contexts of a batch as a list. If only their number is given, each is None."""
+    """Return a list with one context for each decision of a batch; None for one without context."""
     count = _integer_or_none(contexts)
     if count is not None and count >= 0:
         return [None] * count

@@ -168,9 +168,9 @@ class Deploy:
     with the values in the file and the file's folder.
     """
     invite: Callable[[dict[str, Any], Path], Invitation] | None = None
-    """Makes the invitation to a run in a *standing* federation, one for many runs. It is called with
-    the settings of the run and a folder for relative paths. None if the system has no runs in
-    standing federations.
+    """Makes the invitation to a run in a standing federation, whose members make many runs. It is
+    called with the settings of the run and a folder for relative paths. None if the system has no
+    runs in standing federations.
     """
     vocabulary: Vocabulary | None = None
     """The system's messages, to read recorded views; None if parties record no views."""

@@ -118,7 +118,7 @@ async def run_and_record(
     warn: Warn,
     service: Service | None = None,
 ) -> dict[str, Any]:
-    """Run a party until its part is over or it is stopped.
+    """Run a party until its part is over, or until the party is stopped; record the run.
 
     Args:
         place: The party's files.
@@ -161,7 +161,7 @@ def functions_for_service(warn: Warn) -> Systems:
     """Return the functions that a service needs to invite to runs, and to run parties."""
     from posse.runtime.federation.member import Systems
 
-    # The service has checked the party's file before.
+    # The service has checked the party's file already, so it accepts every deployment.
     def accept_all(place: Place, deployment: Deployment) -> Deployment:
         return deployment
 
@@ -257,7 +257,7 @@ def _make_summary(party: Party, knowledge: Known) -> dict[str, str | int | float
     for name, fact in knowledge.facts.items():
         if isinstance(fact, str | int | float):
             summary[name] = fact
-        else:
+        else:  # several values
             summary[name] = ", ".join(map(str, fact))
     return summary
 
@@ -301,7 +301,8 @@ def add_privacy_of_all_runs(record: Record, store: Store) -> Record:
         if row.party == record.party and row.id != record.id
     ]
     other_records = store.heads(other_ids).values()
-    spent_by_others = filter(None, map(_privacy_spent, other_records))  # without ledger: None
+    # `filter` leaves out records without a privacy ledger, for which `_privacy_spent` returns None.
+    spent_by_others = filter(None, map(_privacy_spent, other_records))
     table = _privacy_table(record.party, [spent, *spent_by_others])
     sections: Any = record.show["sections"]
     return record.but(show={**record.show, "sections": [*sections, table.plain()]})
@@ -332,12 +333,12 @@ def _privacy_spent(record: Record) -> tuple[float, float] | None:
     """Return the privacy (epsilon, delta) that a party's run has spent; None if it has no ledger.
 
     Each entry of the record's privacy ledger is a guarantee about the whole run, so entries are not
-    added. The largest epsilon with the largest delta is a weaker guarantee than any entry.
+    added. The largest epsilon with the largest delta is a guarantee that follows from every entry.
     """
     own = [entry for entry in record.privacy if entry.get("party") == record.party]
     if not own:
         return None
-    # An infinite epsilon is stored as None.
+    # An infinite epsilon is stored as None. An entry without delta guarantees delta 0.
     epsilons = [_number_or_default(entry.get("epsilon"), math.inf) for entry in own]
     deltas = [_number_or_default(entry.get("delta"), 0.0) for entry in own]
     return max(epsilons), max(deltas)
@@ -371,8 +372,8 @@ class PartyRecorder:
     """Updates a party's row in the store while the party runs; writes its record and its result.
 
     It also writes a *mark*: a small file next to the store that notes how many messages the journal
-    has. At its next start, the party compares the journal with the mark. So it finds out if an older
-    copy has replaced the journal.
+    has. When the party starts again, it compares the journal with the mark. If the journal has fewer
+    messages, an older copy has replaced it, and the party refuses to start.
     """
 
     def __init__(self, place: Place, deployment: Deployment, party: Party, warn: Warn) -> None:
@@ -404,6 +405,7 @@ class PartyRecorder:
                 await self._updates
         if self._deployment.role.finished:
             record = self._make_record("finished")
+            # `result` reads what the line above has stored.
             result = json.dumps(self.result()).encode()
             files.write_whole(self._place.journal / RESULT, result, mode=files.PRIVATE)
         elif error is None or isinstance(error, asyncio.CancelledError | StalledError):

@@ -76,7 +76,7 @@ class Run(ABC):
 
     @abstractmethod
     def _advance(self, n: int) -> None:
-        """Make n decisions in each current seed, as `advance` promises; `advance` measures it."""
+        """Make n decisions in each current seed. `advance` calls this, and counts the seconds."""
 
     def advance(self, n: int = 1) -> None:
         """Make n decisions in each current seed, or fewer if the seed ends earlier."""
@@ -85,12 +85,12 @@ class Run(ABC):
             self._advance(n)
 
     def step(self) -> None:
-        """Make one decision; if seeds are computed together, one in each of them."""
+        """Make one decision in each current seed."""
         self.advance(1)
 
     def finish(self, watch: Watch | None = None) -> None:
         """Run to the end, and call `watch` with the progress about every half second."""
-        # The generator measures how long its last number of steps took, and adapts the next one.
+        # `half_second_steps` measures how long the steps take, and adapts their number.
         for steps in half_second_steps(self.most_steps_at_once):
             if self.done:
                 return
@@ -113,7 +113,7 @@ class Run(ABC):
 
         Of several current seeds, the first one is given.
         """
-        horizon = max(1, self.horizon)  # a divisor
+        horizon = max(1, self.horizon)  # not 0, because it is a divisor below
         n_seeds = len(self.seeds)
         n_finished = self.time * n_seeds // horizon
         seed_number = min(n_finished, n_seeds - 1)  # at the end, the last seed remains current
@@ -228,7 +228,10 @@ class Run(ABC):
         return self.record("interrupted")
 
     def make_record(self, status: str | None, **fields: Any) -> Record:
-        """Make a record with these fields, and add the fields that all systems fill in alike."""
+        """Make a record with `fields`, and with fields that are the same in records of all systems.
+
+        `status` is that of `record`.
+        """
         return Record(
             kind=self.system.name,
             config=self.settings.config(),
@@ -292,8 +295,9 @@ class RolesRun(Run):
     def _make_world(self, seed: int) -> Any:
         """Make the world of a seed. Its attribute `reached` is the number of decisions so far.
 
-        If the answers are simulated, the world gives them. If they come from outside (`outside`),
-        the world only counts decisions and records curves: its method `answered` gets each reward.
+        A simulated world answers the requests of roles. If the answers come from outside
+        (`outside`), the world only counts decisions and records curves: its method `answered` is
+        called with each reward.
         """
 
     @property
@@ -303,7 +307,7 @@ class RolesRun(Run):
 
     @abstractmethod
     def _reply(self, ask: Ask, reward: Any) -> Message:
-        """Return the message that brings a role the reward from outside that it asked for."""
+        """Return the message that answers the request `ask` with a reward from outside."""
 
     def _check_note(self, note: Note) -> None:
         """Raise an error if a role's note is invalid. By default nothing is checked."""
@@ -402,7 +406,7 @@ class RolesRun(Run):
             return None
         for note in delivery.notes:
             self._process_note(note)
-        # `memory` counted the decisions of one seed.
+        # `delivery` has the decisions of the current seed; the result has those of all seeds.
         delivery = delivery._replace(time=self.time)
         if not explain:
             return delivery
@@ -417,8 +421,8 @@ class RolesRun(Run):
             return until is not None and self.time >= until
 
         # A run that was at the limit before this call continues; any other stops at the limit.
-        stops = None if at_limit() else at_limit
-        delivery = self.memory.deliver(stops)
+        stop_condition = None if at_limit() else at_limit
+        delivery = self.memory.deliver(stop_condition)
         if delivery is not None:
             return delivery
         if at_limit():
@@ -480,10 +484,10 @@ class RolesRun(Run):
             self.memory.transcript.truncate = self.part_for_attacks
 
     def tap(self) -> View:
-        """Return all messages between the parties in the current seed, as the network sees them."""
+        """Return all messages that crossed the network in the current seed."""
         transcript = self._transcript
-        # The world's answers do not cross the network. Nor do requests to the world, but they are
-        # no messages, so the transcript has none.
+        # The world's answers do not cross the network. Requests to the world are no messages, so the
+        # transcript does not have them.
         entries = [entry for entry in transcript if entry.sender != WORLD]
         return View(
             parties=(),
