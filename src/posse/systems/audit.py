@@ -392,7 +392,7 @@ class ViewTarget(Target):
         """Return the attacks that are considered if the user names none.
 
         For a view, these are the fast attacks, and the attacks that can read a recorded view instead
-        of their own runs (`Attack.of_view`).
+        of starting runs (`Attack.of_view`).
         """
         return [
             attack

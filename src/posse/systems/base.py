@@ -45,7 +45,7 @@ class RunSettings(Settings):
     """Defaults that version 0.1 had, by the name of the setting; only those that have changed."""
 
     seed: int = 1
-    """World seed: rewards, coins, ties and own draws of the simulation; kept in the record."""
+    """World seed: determines rewards, coins, ties and other random draws; kept in the record."""
     runs: int = 1
     """Number of runs, with seeds seed, seed + 1, ..."""
     points: int = 200
@@ -55,6 +55,7 @@ class RunSettings(Settings):
     def _check_runs_points_and_seed(self) -> RunSettings:
         check.at_least(1, runs=self.runs)
         check.at_least(2, points=self.points)
+        # The last seed, seed + runs - 1, must be below 2^63 too.
         if not 0 <= self.seed < 2**63 - self.runs:
             raise ConfigError(
                 f"seed must be in [0, 2^63), got {self.seed}.", rule="systems.seed.out-of-range"
@@ -160,7 +161,7 @@ class RoleKind:
     holds: str
     """What such a role knows or has, as the end of the sentence "It holds ..."."""
     sole: bool = False
-    """Whether a federation has exactly one party of this kind. Its name is then `kind`."""
+    """Whether a federation has exactly one party of this kind. This party has the name `kind`."""
     party: bool = True
     """Whether roles of this kind take part in the protocol. A kind that only appears in pictures
     does not. For example, producers, from whom the parties buy, send no messages.
@@ -190,8 +191,8 @@ class Level(Generic[S]):
 class System(ABC, Generic[S]):
     """What every system must declare: its name, roles, levels and settings, and how to start a run.
 
-    Help and lists import the module of every system to read its declarations. To keep this fast,
-    the module imports slow modules only inside the functions that need them.
+    To read these declarations, help and lists import the module of every system. So that this is
+    fast, such a module imports slow modules only inside the functions that need them.
     """
 
     name: ClassVar[str]
@@ -264,9 +265,9 @@ def presentation(
         settings: The settings of the run.
         sections: Tables that only this system has.
         more: Further entries: `protection` (the level in a few words), `warnings` (sentences about
-            what may be wrong with the run), `stopped` (why it stopped early), `resume` (how to
-            continue it), and `cards` for the top of a report (each card is a pair of a figure with
-            its unit, and what the figure means).
+            what may be wrong with the run), `stopped` (why the run stopped early), `resume` (how to
+            continue the run), and `cards` for the top of a report (each card is a pair: a figure
+            with its unit, and the meaning of the figure).
     """
     level = level_or_none(system, settings)
     learns = () if level is None else level.learns(settings)
@@ -285,8 +286,8 @@ def presentation_without_settings(
 ) -> dict[str, Any]:
     """Return what a record stores only to be shown (`Record.show`), from a level, not settings.
 
-    A deployed party calls this, because it has no settings. `presentation` calls it for runs that
-    have settings.
+    This function is for deployed parties, which have no settings. `presentation` calls it for runs
+    with settings.
 
     Args:
         system: The system.
@@ -316,7 +317,7 @@ def _protection_sentences(system: AnySystem, level: Level[Any] | None) -> list[s
     """Return what the system protects, and what the level adds; empty if nothing is protected."""
     if level is None or level.name in UNPROTECTED_LEVELS:
         return []
-    protects = system.about.protects  # a few words that begin with a small letter
+    protects = system.about.protects  # a few words; they become a sentence
     of_system = f"{protects[:1].upper()}{protects[1:]}."
     of_level = f"Level {level.name}: {level.summary}."
     return [of_system, of_level]
@@ -353,7 +354,7 @@ def flatten_built_in_policy(
     if isinstance(nested, Mapping):
         table |= nested
     else:
-        # The check of the names below reports that `parameters` is no parameter.
+        # The check of the names below reports `parameters` as an unknown parameter.
         table["parameters"] = nested
     if not isinstance(name, str) or ":" in name:
         raise ConfigError(

@@ -560,7 +560,7 @@ def _batch_contexts(contexts: Integer | Iterable[Any]) -> list[Any]:
 def _checked_arm_names(arms: Iterable[str] | None) -> tuple[str, ...] | None:
     """Return the names of arms; raise an error unless they are two or more different texts.
 
-    None stands for the names of the arms in the data; it is returned unchanged.
+    None means the names of the arms in the data; it is returned unchanged.
     """
     if arms is None:
         return None

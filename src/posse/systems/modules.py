@@ -64,7 +64,7 @@ class Scenario:
     """The story, in two or three sentences: who the parties are, what they want, what to watch."""
     settings: Mapping[str, Any]
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments that only this system takes (`System.start`), such as a first state of the run."""
+    """Arguments of `System.start` that only this system takes, such as a state to begin in."""
 
 
 def _knowledge_of_level(settings: RunSettings, kind: str) -> dict[str, list[str]]:
@@ -225,11 +225,11 @@ class Command:
     are stored.
     """
     positional: tuple[str, ...] = ()
-    """Settings whose values stand on the command line without a flag."""
+    """Settings whose values the user may write without a flag."""
     skip: tuple[str, ...] = ()
     """Settings that have no flag in this command."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Defaults in this command, for settings whose own defaults are others."""
+    """Settings that have another default in this command, with that default."""
     examples: tuple[str, ...] = ()
     """Two commands for the help page."""
     stopped: str = ""

@@ -125,7 +125,7 @@ async def run_and_record(
         accept: Called with `place` and the deployment that the system builds from it. Returns the
             deployment to run, or raises an error to refuse the deployment.
         warn: Called with a sentence if the store cannot be written.
-        service: The service that runs the party; None if the party is a process of its own.
+        service: The service that runs the party; None if the party is a separate process.
 
     Returns:
         The party's result; empty if the party was stopped.
@@ -265,7 +265,7 @@ def _make_summary(party: Party, knowledge: Known) -> dict[str, str | int | float
 def _cost_tables(deployment: Deployment, party: Party) -> list[Mapping[str, Any]]:
     """Return tables about the cost of this party: its cryptographic calls and sent messages.
 
-    There are none if the system makes no such tables, or if no calls were counted.
+    Empty if the system makes no such tables, or if no calls were counted.
     """
     calls_by_primitive = party.engine.calls
     if deployment.costs is None or not calls_by_primitive:

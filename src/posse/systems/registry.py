@@ -97,7 +97,7 @@ def system(name: str) -> AnySystem:
 
 def system_of(settings: RunSettings) -> AnySystem:
     """Return the system that these settings belong to."""
-    # A class of settings has the attribute `system` too, but it is no settings.
+    # A class of settings also has the attribute `system`, but only its instances are settings.
     if isinstance(settings, type) or not hasattr(settings, "system"):
         raise ConfigError(
             f"expected settings, such as posse.Samba(), got {settings!r}.",

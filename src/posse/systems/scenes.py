@@ -29,8 +29,8 @@ PROTECTIONS = (
 )
 """How a part of a message may be protected.
 
-A `clear` part is not protected. A `header` part is *framing*: bytes of the encoding that are no
-values, but types, lengths and keys of values.
+A `clear` part is not protected. A `header` part is *framing*: the types, lengths and keys that the
+encoding adds to the values.
 """
 FRAMING = "type and lengths"
 """Name of the parts that are framing. No other part has this name."""
