@@ -57,8 +57,8 @@ def names() -> tuple[str, ...]:
 def systems(skip: Collection[str] = ()) -> Iterator[AnySystem]:
     """Yield all systems, except those whose names are in `skip`.
 
-    A system of another package that cannot be imported is left out; `system(name)` raises the
-    error.
+    A system of another package that cannot be imported is left out. For such a system,
+    `system(name)` raises the error.
     """
     for name in names():
         if name in skip:
@@ -126,7 +126,7 @@ def _modules_of_installed_systems(sys_path: tuple[str, ...]) -> Mapping[str, str
     """
     points = tuple(entry_points(group=GROUP))
     # The value of an entry point is "module:SYSTEM". Of two entry points with the same name, the
-    # first one counts: in this order it comes later, and replaces the other one.
+    # first one counts: in reversed order it is added last, and replaces the other one.
     return {point.name: point.value.partition(":")[0] for point in reversed(points)}
 
 
