@@ -520,7 +520,7 @@ class Auditor:
     def run(self, watch: AuditWatch) -> None:
         """Make the attacks, and call `watch` with the progress."""
         preparation = 0.0  # fraction of the progress bar
-        # If all chosen attacks start their own runs, none reads the views.
+        # An attack with `stage` starts its own runs, and reads no prepared views.
         if any(attack.stage is None for attack in self.chosen):
             preparation = self.target.simulation_fraction
             work = f"running {self.target.system.about.title}"
@@ -633,9 +633,10 @@ def view_of(run: Run, attack: Attack) -> View:
     for kind in attack.adversary:
         if kind == WIRE:
             continue
-        if not parties_by_kind.get(kind):
+        candidates = parties_by_kind.get(kind)
+        if not candidates:
             raise ConfigError(f"this run has no {kind}.", rule="systems.adversary.no-such-role")
-        parties.append(parties_by_kind[kind].pop())
+        parties.append(candidates.pop())  # removed: the same kind again means another party
     view = run.view(*parties)
     if WIRE not in attack.adversary:
         return view

@@ -319,8 +319,7 @@ def _protection_sentences(system: AnySystem, level: Level[Any] | None) -> list[s
         return []
     protects = system.about.protects  # a few words; they become a sentence
     of_system = f"{protects[:1].upper()}{protects[1:]}."
-    of_level = f"Level {level.name}: {level.summary}."
-    return [of_system, of_level]
+    return [of_system, f"Level {level.name}: {level.summary}."]
 
 
 def flatten_built_in_policy(

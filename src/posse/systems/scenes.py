@@ -108,7 +108,7 @@ class _NestedValue(NamedTuple):
     """The encoded key of a value in a dict; empty for other values."""
     value: Any
     field: str
-    """Name of the field. For a value in a dict `field:key`; for one in a list, that of the list."""
+    """Name of the field; `field:key` for a value in a dict, the list's field for one in a list."""
 
 
 class _PartCollector:
@@ -122,13 +122,14 @@ class _PartCollector:
     def add_parts(self, value: Any, message: str, field: str) -> None:
         """Add the parts of a value, which is in `field` of the message named `message`."""
         if isinstance(value, msgspec.Struct):
+            # The value is a message, or a struct in a message. `Describe` gets the struct's name.
             message = type(value).__name__
         nested = _nested_values(value, field)
         if nested is None:
             self._add_single_value(value, message, field)
             return
-        # The first bytes encode the type of `value` and the number of nested values. They are
-        # followed by the nested values; in a dict, each value follows its key.
+        # First come the type of `value` and the number of nested values, then the nested values. In
+        # a dict, each value follows its key. All these bytes except the values are framing.
         nested_size = sum(len(item.key) + len(_encode(item.value)) for item in nested)
         self._add_framing(len(_encode(value)) - nested_size)
         for item in nested:
