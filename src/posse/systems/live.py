@@ -408,6 +408,7 @@ class Bandit:
         name = self._different_setting(state, self._serving)
         if name is None:
             return self._serving
+        # Version 0.1 may have saved the state. It had other defaults for settings that were left out.
         if self._make_serving_with_old_defaults is not None:
             serving = self._make_serving_with_old_defaults()
             if self._different_setting(state, serving) is None:
@@ -422,7 +423,7 @@ class Bandit:
         )
 
     def _different_setting(self, state: Mapping[str, Any], serving: Serving) -> str | None:
-        """Return the name of the first setting that a state and `serving` have different values of.
+        """Return the name of the first setting whose values in a state and in `serving` differ.
 
         Returns None if all values are equal.
         """

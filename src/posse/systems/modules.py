@@ -76,6 +76,7 @@ def _knowledge_of_level(settings: RunSettings, kind: str) -> dict[str, list[str]
     if level is not None:
         knows += _sentences_about(role, level.learns(settings))
     could = _sentences_about(role, not_protected(system, settings))
+    # Levels have no sentences about what a role can never know.
     return {"knows": knows, "never": [], "could": could}
 
 
@@ -112,10 +113,10 @@ class Scene(Generic[S, R]):
     pseudocode: Callable[[S], Mapping[str, Sequence[str]]] = lambda settings: {}
     """Returns the pseudocode of each kind of role, by line."""
     sources: Callable[[S], Mapping[str, str]] = lambda settings: {}
-    """Returns the class of each kind of role as "module:Class"; the studio shows its source code."""
+    """Returns "module:Class" for each kind of role; the studio shows the source code of the class."""
     knowledge: Callable[[S, str], Mapping[str, Sequence[str]]] = _knowledge_of_level
     """Returns sentences about a kind of role: what it knows (`knows`), can never know (`never`) and
-    could infer (`could`). By default the sentences of the level that name the role.
+    could infer (`could`). By default these are the sentences of the level that name the role.
     """
     visibility: Callable[[S], Picture | None] = lambda settings: None
     """Returns who sees which data, measured on a small run; None if this is not known.
@@ -142,7 +143,7 @@ class Scene(Generic[S, R]):
 class Attacks:
     """Attacks on runs.
 
-    Each sentence of a level has an attack (`Attack.claims`), or a reason why it has none.
+    Each sentence of a level has an attack (`Attack.claims`), or a reason why not (`unattacked`).
     """
 
     attacks: tuple[Attack, ...] = ()
@@ -164,8 +165,8 @@ class Deploy:
     build: Build
     """Makes a party from its file."""
     layout: Callable[[dict[str, Any], Path], Layout]
-    """Reads the file of a federation, and returns how to lay it out on one machine. It is called
-    with the values in the file and the file's folder.
+    """Checks the file of a federation, to run all its parties on one machine. It is called with the
+    values in the file and with the file's folder.
     """
     invite: Callable[[dict[str, Any], Path], Invitation] | None = None
     """Makes the invitation to a run in a standing federation, whose members make many runs. It is
@@ -233,7 +234,7 @@ class Command:
     examples: tuple[str, ...] = ()
     """Two commands for the help page."""
     stopped: str = ""
-    """What is printed after Ctrl-C if the command stores unfinished work; empty if it does not."""
+    """What is printed after Ctrl-C, for a command that stores unfinished work; empty for others."""
 
 
 @dataclass(frozen=True, kw_only=True)
