@@ -134,7 +134,7 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
     system: ClassVar[str] = "fed-contextual"
     writes: ClassVar[tuple[str, ...]] = ("model_out",)
     counts: ClassVar[bool] = True
-    defaults_of_0_1: ClassVar[Mapping[str, object]] = {"scale": "none"}
+    defaults_in_version_0_1: ClassVar[Mapping[str, object]] = {"scale": "none"}
     aliases: ClassVar[Mapping[str, str]] = {"rounds": "horizon"}
 
     horizon: Count = 200

@@ -57,7 +57,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     """
 
     system: ClassVar[str] = "samba"
-    defaults_of_0_1: ClassVar[Mapping[str, object]] = {"policy": "ucb"}
+    defaults_in_version_0_1: ClassVar[Mapping[str, object]] = {"policy": "ucb"}
     aliases: ClassVar[Mapping[str, str]] = {"budget": "horizon", "steps": "horizon"}
     absent: ClassVar[Mapping[str, str]] = {
         "walk": (
