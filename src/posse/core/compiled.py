@@ -244,9 +244,11 @@ def inlined(function: Callable[..., R]) -> Callable[..., R]:
 
 
 def _compiled(function: Callable[..., R], *, short: bool, **options: Any) -> Callable[..., R]:
-    """Make a compiled function. Only a function of Posse is kept on disk, or interpreted if short.
+    """Wrap a function, so that it is compiled.
 
-    A function of another package may give other bits in plain Python than compiled.
+    For a function of Posse, the machine code is kept on disk, and `short` lets the first calls run
+    in plain Python. For a function of another package neither is done: in plain Python, it may
+    give other bits than compiled.
     """
     in_package = function.__module__.startswith("posse.")
     return Compiled(function, keep=in_package, short=short and in_package, options=options)

@@ -538,8 +538,8 @@ def bootstrap(
     The interval of a median has two of the values as its ends. Its coverage is known exactly, and
     nothing is resampled. For any other statistic, instances are drawn with replacement, and the
     ends of the interval are two quantiles of the resampled statistics. From 8 instances on, a 95 %
-    interval of a mean, or of a ratio of means, covers 91 to 95 %. With fewer instances,
-    `Interval.what` has the largest coverage that is possible.
+    interval of a mean, or of a ratio of means, covers 91 to 95 %. With fewer instances the
+    coverage is lower: `Interval.what` states the largest possible one.
 
     Args:
         values: One number per instance, or one per instance and run.
@@ -550,8 +550,8 @@ def bootstrap(
 
     Reference: Hesterberg: What teachers should know about the bootstrap, 2015.
 
-    >>> print(bootstrap([3.0, 1.0, 2.0, 5.0, 4.0]), bootstrap([[2.0, 4.0]]))
-    3.0 [1.0, 5.0] 3
+    >>> print(bootstrap([3.0, 1.0, 2.0, 5.0, 4.0]))
+    3.0 [1.0, 5.0]
     >>> bootstrap([1.0, 2.0, 4.0], np.mean).what
     '75 % at best: bootstrap interval over 3 instances, 4,000 resamples'
     """
@@ -594,9 +594,10 @@ def _bootstrap_quantiles(n: int, level: float) -> tuple[float, float]:
 
 
 def _resamples(rng: np.random.Generator, n: int, resamples: int) -> Iterator[Numbers]:
-    """Yield arrays of the numbers of drawn instances. Each row of an array is one resample.
+    """Yield arrays of indices of instances, drawn with replacement.
 
-    An array has about `_BLOCK` numbers.
+    Each row of an array is one resample of `n` indices. An array has about `_BLOCK` elements, so
+    that many resamples fit into memory.
     """
     block = max(1, _BLOCK // n)
     for start in range(0, resamples, block):

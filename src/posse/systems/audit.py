@@ -250,7 +250,10 @@ class Target(ABC):
 
     @abstractmethod
     def prepare_views(self, watch: FractionWatch) -> None:
-        """Provide the runs whose views attacks read, and call `watch` with the finished fraction."""
+        """Provide the runs for the attacks, which read views of these runs.
+
+        `watch` is called with the finished fraction.
+        """
 
     @abstractmethod
     def collect_evidence(self, attack: Attack, seed: int) -> list[Evidence]:
@@ -293,7 +296,7 @@ class SettingsTarget(Target):
         return attack.missing(self._settings)
 
     def seconds_of_own_runs(self, attacks: Sequence[Attack]) -> float:
-        """Return the sum of the attacks' own estimates (`Attack.seconds`)."""
+        """Return the sum of `Attack.seconds` over the attacks that start runs (`Attack.stage`)."""
         return sum(attack.seconds(self._settings) for attack in attacks if attack.stage is not None)
 
     def prepare_views(self, watch: FractionWatch) -> None:
@@ -319,7 +322,7 @@ class SettingsTarget(Target):
         return run
 
     def _add_run(self, run: Run) -> None:
-        """Add a run whose views attacks read."""
+        """Add a run for the attacks, which read views of it."""
         self._runs.append(run)
         self.run_count = len(self._runs)
         self.longest_run = max(self.longest_run, run.time)

@@ -191,8 +191,8 @@ class Level(Generic[S]):
 class System(ABC, Generic[S]):
     """What every system must declare: its name, roles, levels and settings, and how to start a run.
 
-    To read these declarations, help and lists import the module of every system. So that this is
-    fast, such a module imports slow modules only inside the functions that need them.
+    Help and lists import the module of every system to read these declarations. So that the import
+    is fast, such a module imports slow modules only inside the functions that need them.
     """
 
     name: ClassVar[str]

@@ -197,7 +197,8 @@ class Live:
     """Returns the object that decides; by default raises an error.
 
     It is called with the settings, the names of the arms, the horizon, and options that only this
-    system takes. The names are None for those of the data, the horizon is None for no limit.
+    system takes. If the names are None, the names of the data are used. If the horizon is None,
+    there is no limit.
     """
     reason: str = "its author has not written it. Use posse.run or posse.start."
     """Why the system has no `serve`, and what to use instead."""

@@ -115,8 +115,9 @@ class Run(ABC):
         """
         horizon = max(1, self.horizon)  # not 0, because it is a divisor below
         n_seeds = len(self.seeds)
-        n_finished = self.time * n_seeds // horizon
-        seed_number = min(n_finished, n_seeds - 1)  # at the end, the last seed remains current
+        # Count as if the seeds ran one after the other. At the end, the last seed remains current.
+        seed_number = min(self.time * n_seeds // horizon, n_seeds - 1)
+        # Seeds that are computed together are all current: return the first of them.
         first_current = seed_number - seed_number % self.seeds_at_once
         return Progress(first_current, n_seeds, self.time / horizon, self.seeds_at_once)
 
@@ -230,7 +231,8 @@ class Run(ABC):
     def make_record(self, status: str | None, **fields: Any) -> Record:
         """Make a record with `fields`, and with fields that are the same in records of all systems.
 
-        `status` is that of `record`.
+        `status` is the status to store, such as "interrupted". None means "finished" if the run is
+        done, else "running".
         """
         return Record(
             kind=self.system.name,

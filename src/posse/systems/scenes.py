@@ -108,7 +108,10 @@ class _NestedValue(NamedTuple):
     """The encoded key of a value in a dict; empty for other values."""
     value: Any
     field: str
-    """Name of the field; `field:key` for a value in a dict, the list's field for one in a list."""
+    """Name of the field that has the value.
+
+    For a value in a list: the field that has the list. For a value in a dict: `field:key`.
+    """
 
 
 class _PartCollector:
@@ -128,10 +131,11 @@ class _PartCollector:
         if nested is None:
             self._add_single_value(value, message, field)
             return
-        # First come the type of `value` and the number of nested values, then the nested values. In
-        # a dict, each value follows its key. All these bytes except the values are framing.
+        # The encoded bytes are, in order: a head with the type and the number of nested values, then
+        # each nested value, in a dict with its key before it. Head and keys are framing.
         nested_size = sum(len(item.key) + len(_encode(item.value)) for item in nested)
-        self._add_framing(len(_encode(value)) - nested_size)
+        head_size = len(_encode(value)) - nested_size
+        self._add_framing(head_size)
         for item in nested:
             self._add_framing(len(item.key))
             self.add_parts(item.value, message, item.field)
