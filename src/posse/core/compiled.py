@@ -230,9 +230,10 @@ def compiled_loops(function: Callable[..., R]) -> Callable[..., R]:
 
 
 def compiled_short_loops(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile a function that loops over arrays, if its work depends only on the array sizes.
+    """Compile a function that loops over arrays. Use it only if the array sizes determine the work.
 
-    Short arrays mean little work. So calls with short arrays are interpreted at first.
+    Then calls with short arrays are fast in plain Python, too. They are interpreted until this
+    process compiles a first function, or has spent `PATIENCE` seconds on interpreting.
     """
     return _compiled(function, short=True, error_model="numpy", nogil=True)
 

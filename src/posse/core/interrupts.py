@@ -83,9 +83,9 @@ class _Shared:
     # Reentrant: a second signal may come while the main thread handles the first one.
     lock = threading.RLock()
     pipe: ClassVar[tuple[int, int] | None] = None
-    """Id of the process, and the writing end of the pipe that the watching thread reads.
+    """Id of the watched process, and the writing end of the pipe that the watching thread reads.
 
-    None if no thread watches.
+    None if no thread watches. A forked child sees from the id that the pipe is not its own.
     """
     main_too_late = False
     """Whether the watching thread ends the process, so that the main thread must not raise."""

@@ -466,26 +466,24 @@ def median_rank(n: int, level: float) -> tuple[int, float]:
     >>> [(n, *median_rank(n, 0.95)) for n in (5, 6, 9)]
     [(5, 1, 0.9375), (6, 1, 0.96875), (9, 2, 0.9609375)]
     """
-    # Each value is below or above the true median with probability 1/2. So there are 2^n equally
-    # likely cases of which values are below. The interval misses the median if fewer than k values
-    # are below the median, or fewer than k values are above it.
+
+    def coverage(k: int) -> float:
+        # Each value is below or above the true median with probability 1/2: 2^n equally likely
+        # cases. The interval misses the median if fewer than k values are below the median, or
+        # fewer than k values are above it.
+        cases = sum(math.comb(n, below) for below in range(k))
+        return 1 - 2 * (cases / 2**n)
+
     k = 1
-    new_cases = 1  # with exactly k - 1 values below the median
-    cases = 1  # with fewer than k values below the median
-    while 2 * k < n:
-        # From "n choose k - 1" to "n choose k".
-        new_cases = new_cases * (n - k + 1) // k
-        if 1 - 2 * ((cases + new_cases) / 2**n) < level:
-            break
+    while 2 * (k + 1) <= n + 1 and coverage(k + 1) >= level:
         k += 1
-        cases += new_cases
-    return k, 1 - 2 * (cases / 2**n)
+    return k, coverage(k)
 
 
 def median_interval(x: Floats, level: float) -> Interval:
-    """Return the median of one value per instance, with an interval between two of the values.
+    """Return the median of `x`, which has one value per instance, with an interval.
 
-    One instance has no interval.
+    Both ends of the interval are values in `x`. A single instance has no interval.
 
     >>> median_interval(np.array([3.0, 1.0, 2.0, 5.0, 4.0]), 0.95).what
     '93.75 % interval, smallest to largest of 5 instances'

@@ -340,7 +340,7 @@ class SettingsTarget(Target):
 
 
 class RunTarget(SettingsTarget):
-    """A run at its current step. An attack that needs other runs starts them with its settings."""
+    """A run at its current step. Attacks that need other runs start them with this run's settings."""
 
     simulation_fraction = 0.0
 

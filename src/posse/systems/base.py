@@ -128,7 +128,7 @@ class Demo:
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """A description of a system, which lists and help show."""
+    """A description of a system. It is shown in lists and in help."""
 
     title: str
     summary: str

@@ -150,8 +150,8 @@ class Attacks:
     unattacked: Mapping[str, str] = field(default_factory=dict)
     """Reasons why sentences have no attack, by the beginning of the sentence."""
     similar_settings: Callable[[Mapping[str, Any]], RunSettings | None] = lambda public: None
-    """Returns settings of a simulation with these public terms, which are those of a recorded view.
-    None if the terms are not complete.
+    """Returns settings whose simulation has the public terms of a recorded view (`View.public`).
+    Returns None if a term that the settings need is missing.
     """
 
 

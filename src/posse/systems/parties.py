@@ -190,13 +190,13 @@ def reread_inputs(file: Path) -> None:
             f"'{place.identity.name}' has not started: it reads its files when it starts.",
             rule="systems.party.not-started",
         )
-    # With `change=True`, the role receives the new inputs, and the journal stores what the role
-    # receives. A role without such inputs receives nothing, so before the error below nothing was
-    # written.
+    # With `change=True`, the role receives its new inputs, and the journal stores them. A role whose
+    # inputs may not change has no `brings`: it receives nothing, and its journal stays as it is.
     party, deployment = make_party(place, deploy_by_name(place.file.protocol).build, change=True)
     party.engine.sync()
     party.engine.close()
-    if not hasattr(deployment.role, "brings"):
+    inputs_may_change = hasattr(deployment.role, "brings")
+    if not inputs_may_change:
         raise ConfigError(
             f"no input of a {deployment.role.kind} of {place.file.protocol} may change during a "
             "run. Start a new run.",
@@ -454,7 +454,7 @@ class PartyRecorder:
             steps = int(_number_or_default(state.get("step"), 0))
             horizon = int(_number_or_default(state.get("horizon"), 0))
             await asyncio.to_thread(handle.beat, steps, horizon)
-            await asyncio.to_thread(_write_mark, self._mark_path, self._journal_position())
+            await asyncio.to_thread(_write_journal_mark, self._mark_path, self._journal_position())
             await asyncio.sleep(BEAT)
 
     def _journal_position(self) -> dict[str, Any]:
@@ -506,14 +506,14 @@ class PartyRecorder:
         return None
 
 
-def _write_mark(path: Path, mark: Mapping[str, Any]) -> None:
+def _write_journal_mark(path: Path, mark: Mapping[str, Any]) -> None:
     """Write the journal's mark. Errors are ignored: the mark only serves an additional check."""
     with suppress(OSError, DataError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         files.write_whole(path, json.dumps(mark).encode(), mode=files.PRIVATE)
 
 
-def _read_mark(path: Path, journal_id: str) -> dict[str, int]:
+def _read_journal_mark(path: Path, journal_id: str) -> dict[str, int]:
     """Return the numbers of messages that the mark of a journal notes, by peer.
 
     Empty if the mark is missing, cannot be read, or belongs to another journal.
@@ -531,7 +531,7 @@ def _refuse_older_journal(path: Path, party: Party, place: Place) -> None:
     # may continue.
     if backup_time(place.journal):
         return
-    noted = _read_mark(path, party.engine.journal_id)
+    noted = _read_journal_mark(path, party.engine.journal_id)
     for peer, link in party.engine.links.items():
         if link.received < noted.get(peer, 0):
             raise JournalError(
