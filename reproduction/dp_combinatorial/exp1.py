@@ -180,7 +180,7 @@ def judged(one: Comparison, instances: int) -> Finding:
         one.method,
         text,
         UNKNOWN,
-        f"the interval holds the published {other:g} of {name} as well; {many}",
+        f"the interval also includes {other:g}, the published value of {name}, and {many}",
     )
 
 

@@ -175,7 +175,7 @@ def findings(found: Found) -> tuple[Finding, ...]:
         return parts
 
     ratios = ratios_to_bound(found)
-    met = f"regret is {kit.format_range(ratios, '.1g')} of the bound"
+    met = f"regret divided by the bound: {kit.format_range(ratios, '.1g')}"
     return (
         claims.combined("bound", grows(FCB)),
         Finding("explicit", met, HOLDS if max(ratios) <= 1 else FAILS),
@@ -192,7 +192,9 @@ def _threshold(found: Found, distribution: Distribution) -> Finding:
     bounds = [
         bound_below(place.market(), n, found.size.rounds) * found.size.rounds for place in places
     ]
-    text = f"{np.mean(missed):,.1f} rounds an agent, bound {np.mean(bounds):,.1f}"
+    text = (
+        f"{np.mean(missed):,.1f} rounds per agent below the threshold, bound {np.mean(bounds):,.1f}"
+    )
     return looks.below(distribution, mean_of(np.array(missed) - np.array(bounds)), 0.0, text)
 
 

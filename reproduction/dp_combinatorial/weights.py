@@ -73,7 +73,9 @@ def findings(runs: Runs) -> tuple[Finding, ...]:
             many = "" if word != UNKNOWN else "too few instances for an interval"
             if word == UNKNOWN and not np.isnan(mean.half):
                 away = abs(abs(mean.mean) - ALIKE)
-                many = f"the interval holds a tenth; {looks.enough(mean.runs, mean.half, away)}"
+                many = (
+                    f"the interval includes a tenth, and {looks.enough(mean.runs, mean.half, away)}"
+                )
             only.append(Finding(f"{d}, ({pair[0]:g}, {pair[1]:g})", text, word, many))
         for pair in OTHER:
             mean = apart(runs, d, pair, len(OTHER) * len(DISTRIBUTIONS))

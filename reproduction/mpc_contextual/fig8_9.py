@@ -487,7 +487,7 @@ def analyse_newton(found: Found, out: Path) -> Analysis:
         found, "Newton steps", {kind: f"{kind.label}, {bits} bits" for kind, bits in LINES.items()}
     )
     held = paper is not None and paper <= PUBLISHED_ENOUGH
-    finding = Finding("three", f"{each} suffice", HOLDS if held else FAILS)
+    finding = Finding("three", f"steps that suffice: {each}", HOLDS if held else FAILS)
     tables = (table, check_table(found.checks))
     return Analysis(f"Newton steps that suffice: {each}.", tables, notes, files, (finding,))
 

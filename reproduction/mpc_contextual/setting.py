@@ -144,11 +144,9 @@ def analyse(runs: Sequence[Followed], out: Path) -> Analysis:
     files = write_files(out, "setting", [row for one in runs for row in one.rows()], picture(runs))
     right, shown = sum(one.as_drawn for one in runs), sum(one.shown for one in runs)
     text = (
-        f"{right} of {len(runs)} runs: parties send shares and masked numbers alone ({shown} of "
-        "their features as they "
-        "are), the arm of every step is opened to the puller and its reward to the payee, and "
-        "nobody else asks the "
-        "world; all arms are those of the fixed-point twin"
+        f"{right} of {len(runs)} runs: parties send only shares and masked numbers ({shown} "
+        "features in the clear); the arm of every step is opened to the puller and its reward to "
+        "the payee; nobody else asks the world; all arms equal those of the fixed-point twin"
     )
     finding = Finding("parties", text, HOLDS if right == len(runs) else FAILS)
     body = tuple(

@@ -161,10 +161,10 @@ def analyse(
         Finding(
             "security",
             "; ".join(
-                f"{at} seeks {title}: {word} ({finds})" for at, title, finds, word in attacks
+                f"attack at {at} on {title}: {word} ({finds})" for at, title, finds, word in attacks
             ),
             FAILS if found else HOLDS,
-            "comp follows scores from step to step, although mask and permutation change"
+            "comp can follow scores from step to step, although mask and permutation change"
             if found
             else "",
         ),
@@ -200,17 +200,15 @@ def primitives(done: Sequence[Ran]) -> Finding:
     extra = sorted({seen - said for one in done for said, seen in [_numbers(one, 2)]})
     opened = all(said == seen for one in done for said, seen in [_numbers(one, 3)])
     text = (
-        f"AES-GCM {'exactly 2K(N - K) nb each way' if aes else 'differs'} in {len(done)} runs; "
-        "Paillier encryptions "
+        f"AES-GCM: {'exactly 2K(N - K) nb each way' if aes else 'differs'} in {len(done)} runs; "
+        "Paillier: K "
     )
-    text += (
-        f"K {', '.join(f'{one:+d}' for one in extra)}, decryptions {'1' if opened else 'differ'}"
-    )
+    text += f"{', '.join(f'{one:+d}' for one in extra)} encryptions, {'1' if opened else 'other'} decryption"
     held = aes and opened and extra == [0]
     because = (
         ""
         if held
-        else "the controller's encryption of 0 is one more than the theorem's K"
+        else "the controller also encrypts 0, which is one encryption more than K"
         if aes and opened
         else ""
     )
