@@ -194,7 +194,7 @@ def test_an_interval_that_holds_both_published_numbers_tells_nothing(
     )
     assert found.verdict == word
     assert (
-        "the published 2.36 of P-FCB, paper noise as well; about 4 instances" in found.because
+        "2.36, the published value of P-FCB, paper noise, and about 4 instances" in found.because
     ) == (low == 2.0)
 
 
