@@ -301,7 +301,7 @@ def test_pages_of_the_systems_have_one_outline() -> None:
 def test_the_policies_of_the_page_are_those_of_the_example_that_runs() -> None:
     program = (ROOT / "examples/policies.py").read_text(encoding="utf-8")
     parts = blocks(ROOT / "docs/policies.md")
-    assert len(parts) == 4
+    assert len(parts) == 5
     for part in parts:
         assert part in program
 
