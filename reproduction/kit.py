@@ -137,7 +137,8 @@ def claims_table(experiment: str, findings: Sequence[Finding]) -> Table:
     for finding in findings:
         claim = by_name[finding.claim]
         says = f"{claim.place}: {claim.says}"
-        rows.append((says, finding.measured, finding.verdict, finding.because))
+        label = claims.LABELS.get(finding.verdict, finding.verdict)
+        rows.append((says, finding.measured, label, finding.because))
     return Table("Claims", ("the paper states", "measured", "verdict", "reason"), tuple(rows))
 
 

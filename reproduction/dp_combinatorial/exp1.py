@@ -84,8 +84,8 @@ def analyse(published: Runs, runs: Runs, methods: Sequence[Method], out: Path) -
         f"table of all methods and the figure are of the first {runs.size.runs}.",
         f"{runs.size.instances} instances are few, here as in the paper: intervals over so few "
         "cover less than 95 %, "
-        "are wide all the same and so agree with much, and other fives would give other ratios. "
-        "`dp-combinatorial/order` draws random fives from many instances and says how far they "
+        "are wide, and agree with many values; other samples of five would give other ratios. "
+        "`dp-combinatorial/order` draws random samples of five from many instances and shows their "
         "spread.",
         looks.privacy_words(runs.size),
         _honest(runs),

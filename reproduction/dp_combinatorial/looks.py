@@ -48,7 +48,7 @@ _LOOKS = {
 }
 """Colour, dashes and marker of a method."""
 HOMOGENEOUS = "#6b8e23"
-"""FCB among agents that are all alike."""
+"""FCB among agents that are all equal."""
 
 
 def line(method: Method) -> dict[str, Any]:

@@ -176,7 +176,7 @@ def naive_table(runs: Runs) -> Table:
         "regret an agent, mean",
         "FRR, median",
     )
-    return Table("Noise in every round beside noise at a few", columns, tuple(rows))
+    return Table("Noise in every round and noise at a few", columns, tuple(rows))
 
 
 def sums_table(runs: Runs) -> Table:

@@ -145,7 +145,7 @@ def analyse(found: Found, out: Path) -> Analysis:
     )
     notes = (
         problem.check_words(found.checks),
-        "The paper says that private and plain rewards are the same for a range of epsilon; "
+        "The paper states that private and plain rewards are the same for a range of epsilon; "
         + (
             "so they are here, arm by arm."
             if all(one.equal for one in found.checks)
@@ -153,8 +153,8 @@ def analyse(found: Found, out: Path) -> Analysis:
         ),
         "The curves are of the float twin, on the coins that the private run of the same seed "
         "would have. Figure 2 is "
-        "printed as a picture: its epsilons and rewards are not in the text, so no number stands "
-        "beside ours. An "
+        "printed as a picture: its epsilons and rewards are not in the text, so no number can be "
+        "compared with ours. An "
         "axis of its appendix D, on the same task, is marked at 0.85.",
         f"One step costs eta = log(|A| / epsilon - |A| + 1) for its context; {found.place.steps:,} "
         "steps together, at "

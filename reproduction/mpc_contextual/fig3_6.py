@@ -305,7 +305,7 @@ def analyse_steps(lines: Sequence[Line], made: Check, out: Path) -> Analysis:
     tables, files = _outputs(lines, "T", made, out, "fig3")
     runs = ", ".join(f"{len(line.rewards)} at {line.label}" for line in lines)
     notes = (
-        "The paper (5 runs) says that at certain levels of privacy the private learner earns more "
+        "The paper (5 runs) states that at certain levels of privacy the private learner earns more "
         "than the one that "
         f"never explores, for three T that its text does not tell. {_agreement(lines)}",
         few_words(lines),
@@ -443,7 +443,7 @@ def analyse_arms(lines: Sequence[Line], made: Check, out: Path) -> Analysis:
     )
     found = slightly(lines)
     notes = (
-        "The paper says that the best eta only tends to increase slightly with the number of arms. "
+        "The paper states that the best eta only tends to increase slightly with the number of arms. "
         "Here a run is "
         f"{found.measured}.",
         "Arms are K-means clusters of the images, clustered once (seed 1); arm a pays 1 with "

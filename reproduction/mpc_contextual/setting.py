@@ -160,7 +160,7 @@ def analyse(runs: Sequence[Followed], out: Path) -> Analysis:
     )
     table = Table("Messages a step, run 1", ("parties", *map(words_of, DRAWN), "as drawn"), body)
     notes = (
-        "Beside these a run has its set-up and a dealer, which sends parties what makes their "
+        "In addition, a run has its set-up and a dealer, which sends parties what makes their "
         "tapes fit and receives "
         "nothing but how many it wants; the paper's figure leaves it out and its section 4 "
         "describes it.",

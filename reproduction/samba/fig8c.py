@@ -333,7 +333,7 @@ def reward_notes(comparisons: Sequence[Comparison], variants: Sequence[Variant])
         "They are not independent: budgets of one run share its beginning, here and there.",
         "Parameters and the decreasing schedule (epsilon = 1 / log2 t) are those of the authors' "
         "repository; the paper "
-        "does not print them. Which values the published rewards allow by themselves is checked at "
+        "does not print them. Which values the published rewards allow is checked at "
         "K = 10 alone (more "
         "than one, often), so agreement at the other K is not circular. Arms are the K largest of "
         "the authors' means, "

@@ -120,7 +120,7 @@ def analyse(done: Sequence[Shares], out: Path) -> Analysis:
         f"{of('published', 'controller')} %."
     )
     notes = (
-        "Level `paper` is the published protocol; at `strict` a dealer works beside the servers, "
+        "Level `paper` is the published protocol; at `strict` a dealer works in addition to the servers, "
         "so that the shares shown do not add up to 100 there.",
         "A row is one measured run in one process, so a single one can be off by what else the "
         "machine did; CPU time "

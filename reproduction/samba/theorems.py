@@ -186,7 +186,7 @@ def analyse(
         "written."
     )
     return Analysis(
-        headline, (Table("Theorem 4 beside level paper", columns, rows),), notes, files, findings
+        headline, (Table("Theorem 4 and level paper", columns, rows),), notes, files, findings
     )
 
 
