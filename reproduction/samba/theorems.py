@@ -25,6 +25,8 @@ from reproduction.kit import Analysis, Row, Table, Watch, progress, write_files
 from reproduction.samba.problem import POLICY_NAMES, REFERENCE
 from reproduction.samba.times import KEY_BITS, paillier_key
 
+OUTCOMES = {"finds it out": "succeeds", "a little": "succeeds in part"}
+"""Outcomes of an audit, for a claim."""
 LEVELS = ("paper", "strict")
 HORIZON = 300
 SEED = 1
@@ -161,7 +163,8 @@ def analyse(
         Finding(
             "security",
             "; ".join(
-                f"attack at {at} on {title}: {word} ({finds})" for at, title, finds, word in attacks
+                f"attack at {at} on {title}: {OUTCOMES.get(word, word)} ({finds})"
+                for at, title, finds, word in attacks
             ),
             FAILS if found else HOLDS,
             "comp can follow scores from step to step, although mask and permutation change"
