@@ -81,7 +81,7 @@ def analyse(published: Runs, runs: Runs, methods: Sequence[Method], out: Path) -
         looks.instances_words(published.size),
         f"The published ratios are of {words.count(published.size.runs, 'run')} an instance, as in "
         "the paper; the "
-        f"table of all methods and the figure are of the first {runs.size.runs}.",
+        f"table of all methods and the figure use the first {runs.size.runs}.",
         f"{runs.size.instances} instances are few, here as in the paper: intervals over so few "
         "cover less than 95 %, "
         "are wide, and agree with many values; other samples of five would give other ratios. "

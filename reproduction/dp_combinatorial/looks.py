@@ -212,7 +212,7 @@ def instances_words(size: Size, agents: int | None = None) -> str:
 def privacy_words(size: Size) -> str:
     """Say what the figures of privacy are about, and what is proved for the published noise."""
     return (
-        f"Privacy is told for one {UNIT} (one agent's purchase from one producer in one round) at "
+        f"The privacy guarantee is for one {UNIT} (one agent's purchase from one producer in one round) at "
         f"delta {DELTA:g}. The "
         f"published noise claims (1, {DELTA:g}); what is proved for it is ({PAPER.proved(size):g}, "
         f"{DELTA:g}). Tight "

@@ -67,8 +67,8 @@ def analyse(figure: str, form: Form, found: Sequence[Found], out: Path) -> Analy
             + "."
         )
     notes += [
-        "The paper prints its rewards as a picture: none can be compared with ours. Differences are of the "
-        "same seeds, which "
+        "The paper prints its rewards as a picture: none can be compared with ours. "
+        "Differences compare equal seeds, which "
         "draw the same clients.",
         findings.protocol_note(form, setting.kind),
     ]

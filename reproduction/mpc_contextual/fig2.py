@@ -151,7 +151,7 @@ def analyse(found: Found, out: Path) -> Analysis:
             if all(one.equal for one in found.checks)
             else "here arms DIFFER: the private run is wrong."
         ),
-        "The curves are of the float twin, on the coins that the private run of the same seed "
+        "The curves show the float twin, on the coins that the private run of the same seed "
         "would have. Figure 2 is "
         "printed as a picture: its epsilons and rewards are not in the text, so no number can be "
         "compared with ours. An "
