@@ -161,8 +161,8 @@ def analyse(runs: Sequence[Followed], out: Path) -> Analysis:
     table = Table("Messages a step, run 1", ("parties", *map(words_of, DRAWN), "as drawn"), body)
     notes = (
         "In addition, a run has its set-up and a dealer, which sends the parties "
-        "corrections of their tapes and receives only the number that they need; the paper's figure leaves it out and its section 4 "
-        "describes it.",
+        "corrections of their tapes and receives only the number that they need; the "
+        "paper's figure leaves it out and its section 4 describes it.",
         "A feature in fixed point that a party sent as it is would be found among the words of its "
         "messages.",
     )
