@@ -1,11 +1,11 @@
-"""Hyper-parameters from what devices logged: values of exploration compared without running them.
+"""Compare values of exploration with the logs of devices, without running them.
 
     python examples/choose_from_logs.py
 
-Sixty devices acted on digits by softmax of temperature 0.2 with a rough model. What would other
-temperatures, epsilon-greedy and FALCON have earned? Each device adds up its own log and clips the
-sums; the sums of all give an estimate with its interval. Here labels are known, so that the truth
-stands beside it. Logs of a greedy policy are refused.
+Sixty devices used softmax with temperature 0.2 and a rough model on digits. What would other
+temperatures, epsilon-greedy and FALCON have earned? Each device sums over its own log and clips the
+sums. The sums of all devices give an estimate with its interval. In this example labels are known,
+so the program also prints the true values. Logs of a greedy policy are refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An equinox module as the reward model of devices, by two functions `init` and `apply`.
+"""Use an equinox module as the reward model of devices, with two functions `init` and `apply`.
 
 pip install 'posse-bandits[contextual,data]' equinox
 python examples/equinox_model.py

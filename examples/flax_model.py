@@ -1,4 +1,4 @@
-"""A flax module as the reward model of devices, by its two functions `init` and `apply`.
+"""Use a flax module as the reward model of devices, with its functions `init` and `apply`.
 
 pip install 'posse-bandits[contextual,data]' flax
 python examples/flax_model.py

@@ -1,10 +1,9 @@
-"""A market from files of your own: what joining is worth to each agent, and what its purchases
-leak.
+"""A market from your own files: what each agent gains, and what its purchases reveal.
 
     python examples/own_market.py [offers.csv deliveries.csv]
 
-Without files it writes small ones: two bakeries and a canteen that buy eggs, and which eggs were
-whole.
+Without files the program writes small ones: two bakeries and a canteen buy eggs, and the records
+state which eggs were whole.
 """
 
 from __future__ import annotations

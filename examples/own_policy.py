@@ -1,4 +1,4 @@
-"""A policy of your own, checked, simulated, and run in a secure federation.
+"""Check a custom policy, simulate it, and run it in a secure federation.
 
 python examples/own_policy.py
 """

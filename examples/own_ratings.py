@@ -1,8 +1,8 @@
-"""Arms from a rating file of your own, several policies compared, records exported.
+"""Read arms from a file of ratings, compare policies, and export the records.
 
     python examples/own_ratings.py [ratings.csv]
 
-Without a file it makes a small one.
+Without a file the program writes a small one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Four custom policies: a score only, a score that draws, matching, and two passes.
+"""Five custom policies: score only, a score that draws, matching, MOSS, and two passes.
 
 python examples/policies.py
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import posse
-from posse.core.exact import beta
+from posse.core.exact import beta, log
 from posse.core.random import OWN, uniform
 from posse.policies import ARGMAX, Policy, Selection
 
@@ -70,6 +70,28 @@ class Proportional(Policy):
         return (Selection("match", scale=self.tau, floor=0.0, ceiling=1.0),)
 
 
+# Number of arms and horizon -----------------------------------------------------------------------
+
+
+def moss(t, turn, total, pulls, memory, key, parameters):  # type: ignore[no-untyped-def]
+    """Mean plus a width that depends on the horizon and on the number of arms."""
+    gain = log(parameters[0] / (memory * pulls))
+    return total / pulls + math.sqrt(max(gain, 0.0) / pulls)
+
+
+@dataclass(frozen=True)
+class Moss(Policy):
+    """The horizon is a field, and the memory of each arm is the number of arms."""
+
+    name: ClassVar[str] = "moss"
+    score = staticmethod(moss)
+    horizon: float = 400.0
+
+    def start(self, owners: int) -> float:
+        """Return the memory of an arm before the first step."""
+        return float(owners)
+
+
 # Two passes ---------------------------------------------------------------------------------------
 
 
@@ -103,7 +125,7 @@ class Challenger(Policy):
 
 def main() -> None:
     """Check each policy, and run it protected and plain."""
-    for policy in (Optimist(), Shaken(), Proportional(), Challenger()):
+    for policy in (Optimist(), Shaken(), Proportional(), Moss(), Challenger()):
         allowed = all(result.passed for result in posse.check(policy).results)
         settings = posse.Samba(policy=policy, means=(0.38, 0.47, 0.55, 0.71), horizon=400, seed=7)
         secure, plain = posse.run(settings), posse.run(settings.plain())

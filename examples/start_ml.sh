@@ -1,5 +1,5 @@
 #!/bin/sh
-# An ML engineer: what would other policies have earned, and one model on many devices.
+# An ML engineer: estimate other policies from a log, and train one model on many devices.
 set -eu
 
 posse evaluate examples/logs.csv --figure intervals.svg  # extra plot

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A platform engineer: seven parties as processes, mutual TLS between them.
+# A platform engineer: seven parties run as processes, with mutual TLS.
 set -eu
 
 posse up examples/federation.toml

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A researcher with a policy of her own: can it be federated, and does it earn more?
+# A researcher with a custom policy: can it run in a federation, and does it earn more?
 set -eu
 
 posse policies --check examples/own_policy.py:Narrow

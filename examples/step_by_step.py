@@ -1,4 +1,4 @@
-"""A federation one message at a time: what moves, and what each party knows meanwhile.
+"""Run a federation one message at a time, and show messages and the state of each party.
 
 python examples/step_by_step.py
 """

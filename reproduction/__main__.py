@@ -173,15 +173,16 @@ def _show_document(name: str, rows: list[Row], machines: list[str]) -> None:
     heading(document.title)
     cells = []
     for row in rows:
-        verdict = f"{row.verdict}: {row.because}" if row.because else row.verdict
+        label = claims.LABELS.get(row.verdict, row.verdict)
+        verdict = f"{label}: {row.because}" if row.because else label
         when = "–"
         if row.source is not None:
             when = f"{row.source.date}, {machines.index(row.source.machine) + 1}"
         says = f"{row.claim.place}: {row.claim.says}"
         cells.append((row.claim.id, says, row.measured or "–", verdict, when))
-    table(("id", "it says", "measured", "verdict", "date, machine"), cells)
+    table(("id", "the paper states", "measured", "verdict", "date, machine"), cells)
     if document.departures and len(rows) == len(document.claims):
-        say("\nDepartures from it:")
+        say("\nDifferences between the paper and Posse:")
         departures = [(one.paper, one.here, one.why) for one in document.departures]
         table(("the paper", "here", "why"), departures)
 

@@ -137,8 +137,9 @@ def claims_table(experiment: str, findings: Sequence[Finding]) -> Table:
     for finding in findings:
         claim = by_name[finding.claim]
         says = f"{claim.place}: {claim.says}"
-        rows.append((says, finding.measured, finding.verdict, finding.because))
-    return Table("Claims", ("it says", "measured", "verdict", "because"), tuple(rows))
+        label = claims.LABELS.get(finding.verdict, finding.verdict)
+        rows.append((says, finding.measured, label, finding.because))
+    return Table("Claims", ("the paper states", "measured", "verdict", "reason"), tuple(rows))
 
 
 @dataclass(frozen=True)
@@ -303,7 +304,7 @@ def judge(claim: str, difference: Mean, text: str = "") -> Finding:
     Where the interval includes 0, the finding says how many runs would be enough.
 
     >>> judge("more", Mean(0.02, 0.01, 5)).verdict, judge("more", Mean(0.01, 0.02, 5)).because
-    ('holds', 'the interval holds 0; about 20 runs would tell a difference of that size')
+    ('holds', 'the interval includes 0, and about 20 runs would decide')
     """
     measured = text or difference.text(sign=True)
     if difference.low > 0:
@@ -314,13 +315,13 @@ def judge(claim: str, difference: Mean, text: str = "") -> Finding:
 
 
 def runs_needed(difference: Mean) -> str:
-    """Return how many runs would tell a difference of the measured size from 0, as a sentence."""
+    """Return how many runs would decide about a difference of the measured size."""
     if math.isnan(difference.half):
         return "one run has no interval"
     if not difference.mean:
-        return "the interval holds 0, and the difference is 0"
+        return "the difference is 0"
     runs = math.ceil(difference.runs * (difference.half / difference.mean) ** 2 - 1e-9)
-    return f"the interval holds 0; about {runs:,} runs would tell a difference of that size"
+    return f"the interval includes 0, and about {runs:,} runs would decide"
 
 
 def bonferroni(difference: Mean, tests: int) -> Mean:

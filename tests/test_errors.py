@@ -40,7 +40,7 @@ def write_pages() -> None:
     tables = {path: {rule.name: rule for rule in stated} for path, stated in by_page}
     for path in sorted(PAGES.glob("P*.md")):
         stated = tables.get(path, {})
-        lines = ["| rule | code | the line |", "|---|---|---|"] if stated else ["None yet."]
+        lines = ["| rule | code | message |", "|---|---|---|"] if stated else ["None yet."]
         lines += [f"| `{name}` | {rule.code} | {rule.text} |" for name, rule in stated.items()]
         kept = path.read_text(encoding="utf-8").partition(HEADING)[0]
         path.write_text(f"{kept}{HEADING}\n" + "\n".join(lines) + "\n", encoding="utf-8")

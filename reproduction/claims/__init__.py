@@ -30,6 +30,8 @@ from posse.version import __version__
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be told"
 PLURAL = {HOLDS: "hold", FAILS: "do not hold"}
+LABELS = {UNKNOWN: "open"}
+"""How pages and tables call a verdict, if not by its name in the files."""
 UNMEASURED = "not measured"
 VERDICTS = (HOLDS, FAILS, UNKNOWN)
 FOLDER = Path(__file__).parent
@@ -67,7 +69,7 @@ def combined(claim: str, parts: Sequence[Finding]) -> Finding:
     for part in parts:
         # A part that holds needs no reason, and may have one.
         if part.verdict == verdict and (part.because or verdict != HOLDS):
-            reasons.append(f"{part.claim}: {part.because or verdict}")
+            reasons.append(f"{part.claim}: {part.because}" if part.because else part.claim)
     return Finding(claim, measured, verdict, "; ".join(reasons))
 
 
@@ -314,7 +316,7 @@ def machines_of(every: Sequence[Row]) -> tuple[list[str], str]:
 
 
 def counted(every: Sequence[Row]) -> str:
-    """Return how many claims hold, fail, cannot be told, or were not measured.
+    """Return how many claims hold, fail, are open, or were not measured.
 
     >>> counted(rows(["samba/theorems"])).startswith("5 claims: ")
     True
@@ -324,5 +326,6 @@ def counted(every: Sequence[Row]) -> str:
     for verdict in (*VERDICTS, UNMEASURED):
         number = counts[verdict]
         if number:
-            parts.append(f"{number} {verdict if number == 1 else PLURAL.get(verdict, verdict)}")
+            label = LABELS.get(verdict, verdict)
+            parts.append(f"{number} {label if number == 1 else PLURAL.get(verdict, label)}")
     return f"{len(every)} claims: " + ", ".join(parts)

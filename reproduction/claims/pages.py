@@ -10,13 +10,30 @@ from reproduction import claims
 from reproduction.claims import Document, Measurement, Row
 from reproduction.kit import markdown_row
 
-INTRODUCTION = (
-    "Every figure, table, theorem and algorithm of the five documents, and sentences with a number, "
-    "compared with what was measured here. Reproductions write the rows (`make claims`); intervals are "
-    "95 %. A row's command repeats it in a checkout; `python -m reproduction claims` prints the "
-    "same with what you measured yourself. Tables and pictures: "
-    "[what was measured](reproduced/index.md)."
-)
+INTRODUCTION = """\
+This page compares each figure, table, theorem and algorithm of the five documents with our own
+measurements. It also covers sentences that contain a number.
+
+| verdict | meaning |
+|---|---|
+| holds | the measurement agrees with the claim |
+| does not hold | the measurement contradicts the claim |
+| open | the measurement does not decide; the reason follows |
+
+- Intervals are 95 %. *± x* is half the width of an interval; *[a, b]* are its ends.
+- FRR is the regret of agents divided by their regret alone, and so is a ratio in the section on
+  combinatorial bandits that names no other base.
+- *Paper noise* is the noise that a paper prints; *tight noise* is the least noise that Posse needs.
+- The first two parts of an id name the reproduction. This command, in a checkout, repeats one row:
+
+```sh
+python -m reproduction run samba/theorems
+```
+
+`python -m reproduction claims` prints this page with your own results. `make claims` writes it.
+Tables and figures: [what was measured](reproduced/index.md). Dates and machines:
+[below](#dates-and-machines).
+"""
 
 
 def write(folder: Path, page: Path) -> list[str]:
@@ -45,48 +62,54 @@ def keep_measurements(folder: Path) -> list[str]:
 def claims_page() -> str:
     """Return all claims and departures as Markdown."""
     every = claims.rows()
-    machines, numbered = claims.machines_of(every)
-    lines = ["# The papers, claim by claim", "", INTRODUCTION, ""]
-    lines += [f"{claims.counted(every)}.", "", numbered, ""]
+    lines = ["# The papers, claim by claim", "", INTRODUCTION]
+    lines += [f"{claims.counted(every)}.", ""]
     for name in claims.DOCUMENTS:
         rows = [row for row in every if row.document == name]
-        lines += [*_document_lines(claims.document(name), rows, machines), ""]
-    return "\n".join(lines)
+        lines += [*_document_lines(claims.document(name), rows), ""]
+    return "\n".join([*lines, *_source_lines(every), ""])
 
 
-def _document_lines(document: Document, rows: Sequence[Row], machines: list[str]) -> list[str]:
+def _document_lines(document: Document, rows: Sequence[Row]) -> list[str]:
     """Return the section of one document."""
-    columns = ("id", "where", "it says", "measured", "verdict", "command, date, machine, load")
+    columns = ("in the paper", "the paper states", "measured here", "verdict")
     lines = [f"## {document.title}", "", f"{claims.counted(rows)}.", ""]
     lines += [markdown_row(columns), "|" + "---|" * len(columns)]
     for row in rows:
         claim = row.claim
-        verdict = f"**{row.verdict}**" + (f": {row.because}" if row.because else "")
-        how = _how_measured(row, machines)
-        cells = (f"`{claim.id}`", claim.place, claim.says, row.measured, verdict, how)
+        place = f"{claim.place}<br>`{claim.id}`"
+        label = claims.LABELS.get(row.verdict, row.verdict)
+        verdict = f"**{label}**" + (f": {row.because}" if row.because else "")
+        cells = (place, claim.says, _part_per_line(row.measured), _part_per_line(verdict))
         lines.append(markdown_row(cells))
     if document.departures:
-        lines += [
-            "",
-            "Departures:",
-            "",
-            markdown_row(("the paper", "here", "why")),
-            "|---|---|---|",
-        ]
+        lines += ["", "Differences between the paper and Posse:", ""]
+        lines += [markdown_row(("the paper", "Posse", "reason")), "|---|---|---|"]
         lines += [markdown_row((one.paper, one.here, one.why)) for one in document.departures]
     return lines
 
 
-def _how_measured(row: Row, machines: list[str]) -> str:
-    """Return command, date, machine and load of a row."""
-    parts = []
-    if row.command:
-        parts.append(f"`{row.command}`")
-    if row.source is not None:
-        parts += [row.source.date, str(machines.index(row.source.machine) + 1)]
-        if row.source.load:
-            parts.append(f"load {row.source.load:g}")
-    return ", ".join(parts)
+def _part_per_line(cell: str) -> str:
+    """Start a new line after each semicolon outside parentheses."""
+    return re.sub(r"; (?![^(]*\))", "<br>", cell)
+
+
+def _source_lines(every: Sequence[Row]) -> list[str]:
+    """Return when and where each reproduction ran."""
+    machines, numbered = claims.machines_of(every)
+    columns = ("reproduction", "date", "machine", "load")
+    lines = ["## Dates and machines", "", numbered, ""]
+    lines += [
+        "*Load* is the mean number of running processes in the 15 minutes before the end.",
+        "",
+    ]
+    lines += [markdown_row(columns), "|" + "---|" * len(columns)]
+    sources = {row.source.reproduction: row.source for row in every if row.source is not None}
+    for name, source in sources.items():
+        machine = str(machines.index(source.machine) + 1)
+        load = f"{source.load:g}" if source.load else "not recorded"
+        lines.append(markdown_row((f"`{name}`", source.date, machine, load)))
+    return lines
 
 
 def keep_figures(folder: Path, reproduced: Path) -> None:

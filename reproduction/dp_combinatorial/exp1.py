@@ -81,11 +81,11 @@ def analyse(published: Runs, runs: Runs, methods: Sequence[Method], out: Path) -
         looks.instances_words(published.size),
         f"The published ratios are of {words.count(published.size.runs, 'run')} an instance, as in "
         "the paper; the "
-        f"table of all methods and the figure are of the first {runs.size.runs}.",
+        f"table of all methods and the figure use the first {runs.size.runs}.",
         f"{runs.size.instances} instances are few, here as in the paper: intervals over so few "
         "cover less than 95 %, "
-        "are wide all the same and so agree with much, and other fives would give other ratios. "
-        "`dp-combinatorial/order` draws random fives from many instances and says how far they "
+        "are wide, and agree with many values; other samples of five would give other ratios. "
+        "`dp-combinatorial/order` draws random samples of five from many instances and shows their "
         "spread.",
         looks.privacy_words(runs.size),
         _honest(runs),
@@ -180,7 +180,7 @@ def judged(one: Comparison, instances: int) -> Finding:
         one.method,
         text,
         UNKNOWN,
-        f"the interval holds the published {other:g} of {name} as well; {many}",
+        f"the interval also includes {other:g}, the published value of {name}, and {many}",
     )
 
 

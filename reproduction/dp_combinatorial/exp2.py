@@ -113,11 +113,11 @@ def findings(cells: Sequence[Cell], runs: Runs) -> tuple[Finding, ...]:
             markets.paper(first.epsilon),
         )
         text = (
-            f"FRR {first.paper} at epsilon {first.epsilon:g}, {last.paper} at {last.epsilon:g}; "
-            "regret of the last "
+            f"FRR {first.paper} at epsilon {first.epsilon:g} and {last.paper} at {last.epsilon:g}, "
+            "ratio of the regrets "
         )
         judged = looks.saves(distribution, ratio, count)
-        falls_.append(replace(judged, measured=f"{text}over that of the first {ratio}"))
+        falls_.append(replace(judged, measured=f"{text}{ratio}"))
         bends.append(bends_down(distribution, [cell.epsilon for cell in own], runs))
         small += [
             looks.saves(f"{distribution}, epsilon {c.epsilon:g}", c.paper, count)
@@ -141,13 +141,18 @@ def bends_down(distribution: Distribution, epsilons: Sequence[float], runs: Runs
     first, last, more = (
         mean_of(one) for one in (slopes[:, 0], slopes[:, -1], slopes[:, 0] - slopes[:, -1])
     )
-    text = f"FRR falls by {first.text(3)} a unit of epsilon at first and by {last.text(3)} at last"
+    text = (
+        f"FRR falls by {first.text(3)} per unit of epsilon over the first step and by {last.text(3)} "
+        "over the last"
+    )
     if slopes.shape[1] < 2:
         return Finding(distribution, text, UNKNOWN, "two budgets have one slope")
     if more.low > 0 or more.high < 0:
         return Finding(distribution, text, HOLDS if more.low > 0 else FAILS)
     many = looks.enough(len(places), more.half, abs(more.mean))
-    return Finding(distribution, text, UNKNOWN, f"the interval of the difference holds 0; {many}")
+    return Finding(
+        distribution, text, UNKNOWN, f"the interval of the difference includes 0, and {many}"
+    )
 
 
 def _textbook(size: markets.Size, epsilons: Sequence[float]) -> str:

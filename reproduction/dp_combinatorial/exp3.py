@@ -152,7 +152,10 @@ def linear(found: Varied) -> Finding:
             continue
         slope = bent(found.values, each)
         means = each.mean(axis=0)
-        text = f"to {means[-1] / means[0]:.2f} of the regret, the last slope {slope} of the first"
+        text = (
+            f"regret falls to {means[-1] / means[0]:.2f} of its first value, the last slope is {slope} "
+            "of the first slope"
+        )
         if not slope.known:
             parts.append(Finding(distribution, text, UNKNOWN, "too few instances for an interval"))
             continue

@@ -112,7 +112,7 @@ def ratio_table(ratios: Sequence[Ratio]) -> Table:
 
 
 def headline(ratios: Sequence[Ratio]) -> str:
-    """Say how much is saved, and whether it is more among agents that are alike."""
+    """Say how much is saved, and whether it is more among equal agents."""
     said = []
     for distribution in dict.fromkeys(r.distribution for r in ratios):
         mixed, alike = (

@@ -48,7 +48,7 @@ _LOOKS = {
 }
 """Colour, dashes and marker of a method."""
 HOMOGENEOUS = "#6b8e23"
-"""FCB among agents that are all alike."""
+"""FCB among agents that are all equal."""
 
 
 def line(method: Method) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def saves(claim: str, ratio: Interval, instances: int, below: float = 1.0) -> Fi
             claim,
             str(ratio),
             UNKNOWN,
-            f"the interval holds {below:g}; {enough(instances, half, away)}",
+            f"the interval includes {below:g}, and {enough(instances, half, away)}",
         )
     return Finding(claim, str(ratio), HOLDS if ratio.high < below else FAILS)
 
@@ -88,7 +88,7 @@ def share(claim: str, holds: Sequence[bool], least: float) -> Finding:
     ... )
     ('58 of 60, 97 % [89, 99]', 'holds')
     >>> share("order", [True] * 58 + [False] * 2, 0.9).because
-    'the interval holds 90 %; about 78 instances would tell'
+    'the interval includes 90 %, and about 78 instances would decide'
     """
     hits, count = sum(holds), len(holds)
     low, high = wilson(hits, count, LEVEL)
@@ -102,7 +102,7 @@ def share(claim: str, holds: Sequence[bool], least: float) -> Finding:
         NormalDist().inv_cdf((1 + LEVEL) / 2) * math.sqrt(least * (1 - least)),
         abs(hits / count - least),
     )
-    return Finding(claim, text, UNKNOWN, f"the interval holds {100 * least:g} %; {many}")
+    return Finding(claim, text, UNKNOWN, f"the interval includes {100 * least:g} %, and {many}")
 
 
 def below(claim: str, mean: Mean, margin: float, text: str, *, ratio: bool = False) -> Finding:
@@ -113,9 +113,9 @@ def below(claim: str, mean: Mean, margin: float, text: str, *, ratio: bool = Fal
     ...     below("low", Mean(0.1, 0.05, 5), 0.25, "0.1").verdict,
     ...     below("low", Mean(0.2, 0.1, 5), 0.25, "0.2").because,
     ... )
-    ('holds', 'the interval holds 0.25; about 20 instances would tell')
+    ('holds', 'the interval includes 0.25, and about 20 instances would decide')
     >>> below("less", Mean(-0.1, 0.2, 5), 0.0, "0.90", ratio=True).because
-    'the interval holds 1; about 20 instances would tell'
+    'the interval includes 1, and about 20 instances would decide'
     """
     if mean.high < margin or mean.low > margin:
         return Finding(claim, text, HOLDS if mean.high < margin else FAILS)
@@ -126,7 +126,7 @@ def below(claim: str, mean: Mean, margin: float, text: str, *, ratio: bool = Fal
         claim,
         text,
         UNKNOWN,
-        f"the interval holds {math.exp(margin) if ratio else margin:g}; {many}",
+        f"the interval includes {math.exp(margin) if ratio else margin:g}, and {many}",
     )
 
 
@@ -149,15 +149,15 @@ def log_ratio(above: Floats, base: Floats, tests: int = 1) -> Mean:
 
 
 def enough(instances: int, half: float, away: float) -> str:
-    """Say how many instances would tell: half the width of an interval shrinks with the root of
+    """Return how many instances would decide: half the width of an interval shrinks with the root of
     their number.
 
     >>> enough(5, 0.2, 0.1)
-    'about 20 instances would tell'
+    'about 20 instances would decide'
     """
     if away <= half / 1000:
-        return "no number of instances would tell: there is no difference"
-    return f"about {math.ceil(instances * (half / away) ** 2 - 1e-9):,} instances would tell"
+        return "no number of instances would decide: there is no difference"
+    return f"about {math.ceil(instances * (half / away) ** 2 - 1e-9):,} instances would decide"
 
 
 INTERVAL = "bands: 95 % intervals over instances"
@@ -212,7 +212,7 @@ def instances_words(size: Size, agents: int | None = None) -> str:
 def privacy_words(size: Size) -> str:
     """Say what the figures of privacy are about, and what is proved for the published noise."""
     return (
-        f"Privacy is told for one {UNIT} (one agent's purchase from one producer in one round) at "
+        f"The privacy guarantee is for one {UNIT} (one agent's purchase from one producer in one round) at "
         f"delta {DELTA:g}. The "
         f"published noise claims (1, {DELTA:g}); what is proved for it is ({PAPER.proved(size):g}, "
         f"{DELTA:g}). Tight "

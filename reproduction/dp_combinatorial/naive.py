@@ -94,14 +94,14 @@ def findings(runs: Runs) -> tuple[Finding, ...]:
     ways, size = example(), runs.size
     added, proved = ways[0], next(way for way in ways if "sequential" in way.how)
     text = (
-        f"added up {added.epsilon:,.0f} (delta counted once); composed in sequence "
+        f"simple sum: {added.epsilon:,.0f} (delta counted once); sequential composition: "
         f"{proved.figure}; one entry, which "
-        f"is in one round, {ways[-1].figure}"
+        f"is in one round: {ways[-1].figure}"
     )
     right, purchases, wrong = seen_changes()
     moved = (
-        f"{right:,} of {purchases:,} purchases moved the exact estimate, {wrong} of the rounds "
-        "without one"
+        f"{right:,} of {purchases:,} purchases changed the exact estimate; {wrong} rounds "
+        "without a purchase changed it"
     )
     worse, helps = [], []
     for d in DISTRIBUTIONS:
@@ -176,7 +176,7 @@ def naive_table(runs: Runs) -> Table:
         "regret an agent, mean",
         "FRR, median",
     )
-    return Table("Noise in every round beside noise at a few", columns, tuple(rows))
+    return Table("Noise in every round and noise at a few", columns, tuple(rows))
 
 
 def sums_table(runs: Runs) -> Table:

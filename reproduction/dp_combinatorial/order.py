@@ -130,7 +130,7 @@ def order_table(rankings: Sequence[Ranking]) -> Table:
 
 
 def noise_table(rankings: Sequence[Ranking], size: Size) -> Table:
-    """Tight noise beside paper noise, at the same claimed and at the same proved figure."""
+    """Tight noise and paper noise, at the same claimed and at the same proved figure."""
     proved = f"({PAPER.proved(size):g}, {DELTA:g})"
     rows = []
     for one in rankings:
@@ -154,7 +154,7 @@ def noise_table(rankings: Sequence[Ranking], size: Size) -> Table:
         "regret with tight over with paper, median",
         f"target: {100 * SAVING:g} % less",
     )
-    return Table(f"Tight noise beside paper noise, unit {UNIT}", columns, tuple(rows))
+    return Table(f"Tight noise and paper noise, unit {UNIT}", columns, tuple(rows))
 
 
 def ratio_table(rankings: Sequence[Ranking], size: Size) -> Table:
@@ -280,7 +280,7 @@ def _why(breaks: Sequence[Break]) -> str:
         "not less regret than "
         f"alone; in {len(seen)} of these some agent's decision about a producer is wrong at the "
         "last round because "
-        "noise that it accepted holds its estimate beside the truth. Reports count ten times when "
+        "noise that it accepted keeps its estimate away from the true value. Reports count ten times when "
         "accepted, and are "
         "accepted when their ratio is near the agent's own estimate, however large their noise is."
     )

@@ -58,7 +58,7 @@ def analyse(found: Varied, out: Path) -> Analysis:
         f"Instances are seeds 1 to {size.instances} of each distribution, in order, none left out; "
         f"{words.count(size.runs, 'run')} each, the same seeds for every method. Each agent deals "
         "with this share of "
-        f"the {size.producers} producers, drawn for each by itself: of n agents about a share of n "
+        f"the {size.producers} producers, drawn separately for each: of n agents about a share of n "
         "know a producer.",
         f"The quality constraint binds in: {binding}. With few producers an agent is more often "
         "left with a "

@@ -138,7 +138,7 @@ class Spoilt:
 
     def __str__(self) -> str:
         return (
-            f"{self.beside:.1f} intervals beside the truth a run; {self.left:.1f} good producers "
+            f"{self.beside:.1f} intervals without the true value per run; {self.left:.1f} good producers "
             f"left, {self.kept:.1f} "
             f"bad ones bought from, {self.cost:.2g} a round and agent"
         )

@@ -170,12 +170,12 @@ def analyse(runs: Sequence[Followed], out: Path) -> Analysis:
     files = write_files(out, "setting", [one.row() for one in runs], picture(runs))
     right, noise = sum(one.as_drawn for one in runs), np.concatenate([one.noise for one in runs])
     text = (
-        f"{right} of {len(runs)} runs: every agent buys from all of its producers; between agents "
-        "move the reports of "
-        f"the schedule and nothing else, the same to everyone; the noise of {len(noise):,} "
+        f"{right} of {len(runs)} runs: every agent buys from all of its producers; agents send "
+        "only the reports of "
+        f"the schedule, equal for all receivers; the noise of {len(noise):,} "
         "reported numbers has "
-        f"{noise.std():.3f} of the planned deviation; regret is that of the compiled twin, bit for "
-        "bit"
+        f"{noise.std():.3f} of the planned standard deviation; regret equals that of the compiled twin, "
+        "bit for bit"
     )
     finding = Finding("agents", text, HOLDS if right == len(runs) else FAILS)
     body = tuple(

@@ -1,4 +1,4 @@
-"""Theorem 1: regret against agents and rounds among agents that are all alike, beside its bound; a
+"""Theorem 1: regret against agents and rounds among agents that are all equal, beside its bound; a
 fit under noise.
 
 n regret / ln(nT) is bounded where the theorem holds, so its growth is measured: its exponent in n
@@ -63,7 +63,7 @@ def explored(agents: int, rounds: int) -> Method:
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
-    """Run agents that are all alike, few and many."""
+    """Run agents that are all equal, few and many."""
     size, agents = (markets.SMALL, SMALL_AGENTS) if small else (markets.FEWER, AGENTS)
     made: Runs | None = None
     for number, n in enumerate(agents):
@@ -175,7 +175,7 @@ def findings(found: Found) -> tuple[Finding, ...]:
         return parts
 
     ratios = ratios_to_bound(found)
-    met = f"regret is {kit.format_range(ratios, '.1g')} of the bound"
+    met = f"regret divided by the bound: {kit.format_range(ratios, '.1g')}"
     return (
         claims.combined("bound", grows(FCB)),
         Finding("explicit", met, HOLDS if max(ratios) <= 1 else FAILS),
@@ -192,7 +192,9 @@ def _threshold(found: Found, distribution: Distribution) -> Finding:
     bounds = [
         bound_below(place.market(), n, found.size.rounds) * found.size.rounds for place in places
     ]
-    text = f"{np.mean(missed):,.1f} rounds an agent, bound {np.mean(bounds):,.1f}"
+    text = (
+        f"{np.mean(missed):,.1f} rounds per agent below the threshold, bound {np.mean(bounds):,.1f}"
+    )
     return looks.below(distribution, mean_of(np.array(missed) - np.array(bounds)), 0.0, text)
 
 
@@ -201,7 +203,7 @@ def analyse(found: Found, out: Path) -> Analysis:
     files = write_files(out, "theorem1", found.runs.rows(), rate_figure(found))
     size = found.size
     notes = (
-        "Agents of one instance are all alike (homogeneous), as the theorem wants. Instances are "
+        "Agents of one instance are all equal (homogeneous), as the theorem requires. Instances are "
         "seeds 1 to "
         f"{size.instances} of each distribution, in order, none left out; "
         f"{words.count(size.runs, 'run')} each.",
@@ -250,7 +252,7 @@ def rate_table(found: Found) -> Table:
         "explicit bound, smallest",
         "regret, exploring first",
     )
-    return Table("FCB among agents that are all alike", columns, tuple(rows))
+    return Table("FCB among agents that are all equal", columns, tuple(rows))
 
 
 def fit_table(found: Found) -> Table:

@@ -2,7 +2,7 @@
 published one the best?
 
 The discussion says that a larger width of acceptance can be used if the weight is decreased, and
-that it is optimal to keep the product. Pairs of the published product are judged for being alike,
+that it is optimal to keep the product. Pairs of the published product are judged for equality,
 pairs of others for having more regret.
 """
 
@@ -26,7 +26,7 @@ SAME = ((1.0, 1.0), (0.01, 100.0), (10.0, 0.1))
 OTHER = ((0.1, 1.0), (0.01, 10.0), (0.1, 100.0), (1.0, 10.0))
 """Products of a tenth and of ten."""
 ALIKE = 0.1
-"""Logarithm of a ratio of regrets up to which two pairs count as alike: a tenth."""
+"""Logarithm of a ratio of regrets up to which two pairs count as equal: a tenth."""
 
 
 def weighted(pair: tuple[float, float]) -> Method:
@@ -73,7 +73,9 @@ def findings(runs: Runs) -> tuple[Finding, ...]:
             many = "" if word != UNKNOWN else "too few instances for an interval"
             if word == UNKNOWN and not np.isnan(mean.half):
                 away = abs(abs(mean.mean) - ALIKE)
-                many = f"the interval holds a tenth; {looks.enough(mean.runs, mean.half, away)}"
+                many = (
+                    f"the interval includes a tenth, and {looks.enough(mean.runs, mean.half, away)}"
+                )
             only.append(Finding(f"{d}, ({pair[0]:g}, {pair[1]:g})", text, word, many))
         for pair in OTHER:
             mean = apart(runs, d, pair, len(OTHER) * len(DISTRIBUTIONS))
@@ -89,7 +91,7 @@ def analyse(runs: Runs, out: Path) -> Analysis:
     files = write_files(out, "weights", runs.rows(), weight_figure(runs))
     notes = (
         looks.instances_words(runs.size),
-        "All pairs use the published noise. Intervals of a claim hold together (Bonferroni); alike "
+        "All pairs use the published noise. Intervals of a claim hold together (Bonferroni); equal "
         "means within a "
         "tenth of each other.",
         looks.privacy_words(runs.size),

@@ -94,7 +94,7 @@ def findings(found: Found) -> tuple[Finding, ...]:
             # Above 1 in the text, so below 0 in the logarithm of its inverse.
             mean = looks.log_ratio(base, found.regret(d, start, PAPER), 2 * len(DISTRIBUTIONS))
             text = (
-                f"{looks.times(replace(mean, mean=-mean.mean))} times the regret of round "
+                f"{looks.times(replace(mean, mean=-mean.mean))} times the regret of a start in round "
                 f"{found.published:,}"
             )
             parts.append(looks.below(f"{d}, {what} (round {start:,})", mean, 0.0, text, ratio=True))

@@ -65,7 +65,7 @@ EXPERIMENTS = (
     _made("accounting", "section 5.3: what noise proves", ("privacy",), _accounting),
     _made(
         "algorithms",
-        "algorithms 1 to 4: written out beside a run",
+        "algorithms 1 to 4: written out and compared with a run",
         ("protocol",),
         _sweep("algorithms"),
     ),
@@ -77,7 +77,7 @@ EXPERIMENTS = (
     ),
     _made(
         "theory",
-        "section 6: bounds beside regret, 1 to 40 clients",
+        "section 6: bounds and regret, 1 to 40 clients",
         ("regret", "theory"),
         _sweep("theory"),
     ),

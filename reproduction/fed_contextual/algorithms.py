@@ -247,26 +247,24 @@ def analyse(runs: Sequence[Followed], out: Path) -> Analysis:
             "one",
             deployed,
             count,
-            "rounds act with the model of the last deployment, and only with it",
+            "rounds use the model of the last deployment, and no other",
         ),
         _all(
             "two",
             same,
             count,
-            f"rounds: pulls of every arm and the reward are the same, over {samples:,} decisions; "
-            "probabilities of the chosen arms differ by "
-            f"{max(one.probability for one in every):.1e} at most",
+            f"rounds have equal pulls of every arm and equal reward, over {samples:,} decisions; "
+            "probabilities of the chosen arms differ by at most "
+            f"{max(one.probability for one in every):.1e}",
         ),
         _all(
             "three",
             close,
             count,
-            f"rounds: the model differs by {max(one.moved for one in every):.1e} of its "
-            "largest number at most",
+            f"rounds have a model that differs by at most {max(one.moved for one in every):.1e} of "
+            "its largest number",
         ),
-        _all(
-            "four", kept, len(runs), "runs as one command earn what their rounds written out earn"
-        ),
+        _all("four", kept, len(runs), "runs earn the same by one command as round by round"),
     )
     body = tuple(
         (

@@ -34,7 +34,7 @@ def claims(found: Sequence[Found]) -> list[Statement]:
     if first in ends and SETTINGS[found[0].line.figure].scenario == "init-shift":
         claimed.append(
             findings.better(
-                f"{SOFTMAX} earns more than the first model left as it is",
+                f"{SOFTMAX} earns more than the unchanged first model",
                 ends[SOFTMAX],
                 ends[first],
             )
@@ -67,8 +67,8 @@ def analyse(figure: str, form: Form, found: Sequence[Found], out: Path) -> Analy
             + "."
         )
     notes += [
-        "The paper prints its rewards as a picture: none stand beside ours. Differences are of the "
-        "same seeds, which "
+        "The paper prints its rewards as a picture: none can be compared with ours. "
+        "Differences compare equal seeds, which "
         "draw the same clients.",
         findings.protocol_note(form, setting.kind),
     ]
@@ -81,7 +81,7 @@ def analyse(figure: str, form: Form, found: Sequence[Found], out: Path) -> Analy
     ends = {one.line.label: one.ends for one in found}
     if setting.scenario == "init":
         little = findings.alike(
-            "Softmax above the first model", ends[SOFTMAX], ends[LABELS["init"]]
+            "Softmax earns little more than the first model", ends[SOFTMAX], ends[LABELS["init"]]
         )
         judged = [findings.judged("little", [little])]
     else:

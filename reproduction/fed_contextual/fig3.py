@@ -76,11 +76,10 @@ def analyse(form: Form, found: Sequence[Found], out: Path) -> Analysis:
     parts = [
         Finding(
             one.line.kind,
-            f"{100 * wide.share:.2f} % of the mean, below {100 * wide.bound:.2f} % at 95 %",
+            f"standard deviation {100 * wide.share:.2f} % of the mean, below "
+            f"{100 * wide.bound:.2f} % with 95 % confidence",
             wide.verdict,
-            ""
-            if wide.verdict != UNKNOWN
-            else f"{seeds} seeds bound it too loosely; some 20 would tell",
+            "" if wide.verdict != UNKNOWN else f"{seeds} seeds are too few; some 20 would decide",
         )
         for one, wide in zip(found, spreads, strict=True)
     ]

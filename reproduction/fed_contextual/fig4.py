@@ -99,7 +99,7 @@ def analyse(form: Form, found: Lines, out: Path) -> Analysis:
         "multiplier x norm on the sum of a round, so that fewer clients a round feel it more.",
         "No epsilon is claimed: a population of hundreds of clients of which many take part in "
         "every round has none "
-        "that means anything, and rounds here are of a fixed number of clients. The paper's own "
+        "that means anything, and rounds here have a fixed number of clients. The paper's own "
         "figures, for 342,477 "
         "clients, are test vectors of the accountant.",
         *(findings.protocol_note(form, kind) for kind in KINDS),

@@ -51,13 +51,13 @@ class Statement:
         bit for bit.
 
         >>> Statement("more", Mean(0.2, 0.19, 9), HOLDS, 0.01).because
-        'narrowly, by 0.0100: another run on a GPU could leave it untold'
+        'by a margin of 0.0100: another run on a GPU could leave it open'
         """
         if self.verdict == UNKNOWN:
             return kit.runs_needed(self.difference)
         narrow = self.edge < NARROW * self.difference.half
         return (
-            f"narrowly, by {self.edge:.4f}: another run on a GPU could leave it untold"
+            f"by a margin of {self.edge:.4f}: another run on a GPU could leave it open"
             if narrow
             else ""
         )
@@ -135,7 +135,7 @@ def close_to_best(ends: Ends, own: str, others: Sequence[str]) -> Statement:
     """
     best = max(others, key=lambda other: float(ends[other].mean()))
     return no_worse(
-        f"{own} is the best or within the interval of it (best other: {best})",
+        f"{own} earns no less than the best other policy ({best})",
         ends[own],
         ends[best],
     )
@@ -197,12 +197,12 @@ def chosen(claim: str, found: Sequence[Found], printed: Mapping[str, Printed]) -
     )
     text = "; ".join(
         f"{name.partition('-')[2]} {one.client:g}/{one.server:g} "
-        f"({printed[name].client:g}/{printed[name].server:g})"
+        f"(paper {printed[name].client:g}/{printed[name].server:g})"
         for name, one in own.items()
     )
     because = (
-        f"rates of client/server (paper) agree in {same} of {len(own)}; data, rounds and grid are "
-        "not the paper's"
+        f"{same} of {len(own)} pairs of rates are the paper's; data, rounds and grid are not the "
+        "paper's"
     )
     if all(math.isnan(one.reward) for one in own.values()):
         because = "rates are taken from the paper's table: none were chosen here"
@@ -307,8 +307,8 @@ def rows_of(found: Sequence[Found]) -> list[Row]:
 
 
 ALONE = (
-    " (one seed: another study may choose neighbours in the grid, which moves a line by more than "
-    "its interval)"
+    " (one seed: another seed may choose other rates, which changes a mean by more than its "
+    "interval)"
 )
 
 

@@ -47,7 +47,9 @@ def accounting(small: bool, out: Path, watch: Watch) -> Analysis:
         )
         parts.append(
             Finding(
-                f"noise {noise:g}", f"{rdp:.3f} ({printed})", HOLDS if own == printed else FAILS
+                f"noise {noise:g}",
+                f"{rdp:.3f} (paper {printed})",
+                HOLDS if own == printed else FAILS,
             )
         )
     watch("table", 1.0)

@@ -189,7 +189,7 @@ class Line:
 
 
 def figure_lines(figure: str) -> tuple[Line, ...]:
-    """Give the four policies of a setting, and the first model left as it is."""
+    """Give the four policies of a setting, and the unchanged first model."""
     lines = tuple(
         Line(f"{figure}-{policy}", figure, policy, LABELS[policy]) for policy in EXPLORATIONS
     )

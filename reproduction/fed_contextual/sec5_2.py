@@ -98,7 +98,7 @@ def analyse(form: Form, found: Ran, out: Path) -> Analysis:
     )
     notes = (
         *(one.words for one in (*often, *choices)),
-        "Hyper-parameters of every line, these among them, are chosen on a grid of their own; SGD "
+        "Hyper-parameters of every line, these among them, are chosen on a separate grid; SGD "
         "has larger rates at "
         "the server. Weights are 1 / probability, scaled so that the largest of a client is 1.",
         *(findings.protocol_note(form, kind) for kind in KINDS),

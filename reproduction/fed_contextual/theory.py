@@ -156,7 +156,7 @@ def _epsilon(found: Found) -> Finding:
         limits = [bound8(clients * found.size.decisions, i) for i in range(1, found.size.periods)]
         above += int((found.late[clients][:, 1, 1:] > limits).any(axis=1).sum())
         total += len(found.size.seeds)
-    text = f"{above} of {total} runs are above (8) in some period; delta allows {DELTA:g} of them"
+    text = f"{above} of {total} runs exceed bound (8) in some period; delta allows a share of {DELTA:g}"
     return Finding("epsilon-greedy", text, HOLDS if above <= DELTA * total else FAILS)
 
 
@@ -182,8 +182,14 @@ def _late(found: Found) -> Finding:
         text = f"regret {mean_of(totals).text(1)}, bound {limit:,.0f}"
         parts.append(Finding(name, text, HOLDS if (totals <= limit).mean() >= 1 - DELTA else FAILS))
     first, last = (mean_of(column).text(2) for column in ratios.T)
-    text = f"{first} times after {early} periods, {last} after {periods}"
-    parts.append(judge("late over at once", mean_of(ratios[:, 0] - ratios[:, 1]), text))
+    text = f"{first} times the regret after {early} periods, {last} times after {periods}"
+    parts.append(
+        judge(
+            "one model per period, compared with one per decision",
+            mean_of(ratios[:, 0] - ratios[:, 1]),
+            text,
+        )
+    )
     return combined("late", parts)
 
 
@@ -196,11 +202,11 @@ def _single(found: Found) -> Finding:
     fall, first = mean_of([exponent(alone, row) for row in each]), found.late[1][:, 1, 0]
     limits = [bound10(n) / n - EPSILON for n in alone]
     text = (
-        f"one period: {mean_of(first).text()} a decision for any n; a model a decision: "
+        f"one period: regret {mean_of(first).text()} per decision for any n; one model per decision: "
         f"{mean_of(each[:, 0]).text()} "
-        f"at n = {alone[0]} ((10) without epsilon {limits[0]:.2f}), {mean_of(each[:, -1]).text()} "
+        f"at n = {alone[0]} (bound (10) without epsilon {limits[0]:.2f}), {mean_of(each[:, -1]).text()} "
         f"at {alone[-1]:,} "
-        f"({limits[-1]:.2f}), exponent {fall.text(2)}"
+        f"(bound {limits[-1]:.2f}), exponent {fall.text(2)}"
     )
     if fall.high < -MARGIN and (each <= limits).mean() >= 1 - DELTA:
         return Finding("one-period", text, HOLDS)
@@ -223,7 +229,7 @@ def _falcon(found: Found) -> Finding:
         )
         ratios = found.last(lines) / limits
         largest = mean_of(ratios[int(ratios.mean(axis=1).argmax())])
-        text = f"regret at most {largest.text(2)} of it"
+        text = f"regret at most {largest.text(2)} times the bound"
         parts.append(Finding(f"c = {c:.3g}", text, HOLDS if largest.high <= 1 + 1 / c else FAILS))
     return combined("falcon", parts)
 
@@ -234,16 +240,16 @@ def _floor(found: Found) -> Finding:
     own = mean_of([exponent(found.size.clients, row) for row in found.last(found.falcons[1.0]).T])
     ends = [mean_of(found.last(lines)[-1]).text() for lines in (found.falcons[1.0], found.late)]
     text = (
-        f"exponents in clients: FALCON (c = 1) {own.text(2)}, exploring with a fixed epsilon "
+        f"exponent of the number of clients: FALCON (c = 1) {own.text(2)}, a fixed epsilon "
         f"{fixed.text(2)}; with "
-        f"{found.size.clients[-1]} clients regret is {ends[0]} and {ends[1]}"
+        f"{found.size.clients[-1]} clients the regret is {ends[0]} and {ends[1]}"
     )
     if own.high < -MARGIN and max(abs(fixed.low), abs(fixed.high)) < MARGIN:
         return Finding("floor", text, HOLDS)
     if own.low > -MARGIN or fixed.high < -MARGIN:
         return Finding("floor", text, FAILS)
     return Finding(
-        "floor", text, UNKNOWN, f"an interval reaches over {MARGIN:g}; more seeds would tell"
+        "floor", text, UNKNOWN, f"an interval includes {MARGIN:g}; more seeds would decide"
     )
 
 
@@ -311,7 +317,7 @@ def _tables(found: Found) -> tuple[Table, ...]:
                 "(9)",
                 "a model a decision",
                 "(10)",
-                "late over at once",
+                "one model per period, compared with one per decision",
             ),
             tuple(totals),
         ),

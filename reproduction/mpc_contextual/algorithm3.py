@@ -124,7 +124,7 @@ def analyse(done: Sequence[Cell], out: Path) -> Analysis:
     far = max((abs(cell.z(cell.bare)) for cell in two), default=0.0)
     more = [min(c.bare / c.trials for c in done if c.parties == p) for p in PARTIES[1:]]
     text = ", ".join(
-        f"{p} parties {100 * share:.1f} % or more"
+        f"{p} parties at least {100 * share:.1f} %"
         for p, share in zip(PARTIES[1:], more, strict=True)
     )
     most = max(cell.bare / cell.trials for cell in two if cell.size < 60)
@@ -137,13 +137,13 @@ def analyse(done: Sequence[Cell], out: Path) -> Analysis:
         ),
         Finding(
             "parties",
-            f"{text}; two parties at most {100 * most:.2f} % below 2^60",
+            f"{text}; 2 parties at most {100 * most:.2f} % for |x| below 2^60",
             HOLDS if min(more) > most else FAILS,
         ),
         Finding(
             "counted",
-            f"within {rest:.1f} standard errors of |x| / 2^64 at {len(done)} sizes and numbers of "
-            "parties",
+            f"within {rest:.1f} standard errors of |x| / 2^64 at {len(done)} combinations of size "
+            "and number of parties",
             HOLDS if rest < 4 else FAILS,
         ),
     )

@@ -108,9 +108,7 @@ def theorem1(found: Found, arms: int) -> Finding:
         eta = mean_of(np.log(shares * (arms - 1) / (1 - shares)))
         said = math.log(arms / epsilon)
         word = HOLDS if eta.low <= said else FAILS
-        parts.append(
-            Finding(f"epsilon {epsilon:g}", f"eta {eta.text(3)}, at most {said:.3f}", word)
-        )
+        parts.append(Finding(f"epsilon {epsilon:g}", f"eta {eta.text(3)}, bound {said:.3f}", word))
     return claims.combined("theorem1", parts)
 
 
@@ -119,7 +117,7 @@ def same(found: Found) -> Finding:
     parts = [
         Finding(
             one.what,
-            f"{one.reward:.4f} and {one.plain_reward:.4f} over {one.steps:,} steps",
+            f"private {one.reward:.4f}, plain {one.plain_reward:.4f} over {one.steps:,} steps",
             HOLDS
             if abs(one.reward - one.plain_reward) * one.steps <= max(one.differs, 0) + 0.5
             else FAILS,
@@ -147,16 +145,16 @@ def analyse(found: Found, out: Path) -> Analysis:
     )
     notes = (
         problem.check_words(found.checks),
-        "The paper says that private and plain rewards are the same for a range of epsilon; "
+        "The paper states that private and plain rewards are the same for a range of epsilon; "
         + (
             "so they are here, arm by arm."
             if all(one.equal for one in found.checks)
             else "here arms DIFFER: the private run is wrong."
         ),
-        "The curves are of the float twin, on the coins that the private run of the same seed "
+        "The curves show the float twin, on the coins that the private run of the same seed "
         "would have. Figure 2 is "
-        "printed as a picture: its epsilons and rewards are not in the text, so no number stands "
-        "beside ours. An "
+        "printed as a picture: its epsilons and rewards are not in the text, so no number can be "
+        "compared with ours. An "
         "axis of its appendix D, on the same task, is marked at 0.85.",
         f"One step costs eta = log(|A| / epsilon - |A| + 1) for its context; {found.place.steps:,} "
         "steps together, at "
@@ -164,7 +162,7 @@ def analyse(found: Found, out: Path) -> Analysis:
         "weights carry none.",
     )
     equal, steps = sum(one.same for one in found.checks), sum(one.steps for one in found.checks)
-    pulled = f"{equal:,} of {steps:,} arms are those of the fixed-point twin"
+    pulled = f"{equal:,} of {steps:,} arms equal those of the fixed-point twin"
     findings = (
         Finding("algorithm1", pulled, HOLDS if equal == steps else FAILS),
         theorem1(found, len(found.place.contexts().arms)),

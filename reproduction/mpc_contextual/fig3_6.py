@@ -305,7 +305,7 @@ def analyse_steps(lines: Sequence[Line], made: Check, out: Path) -> Analysis:
     tables, files = _outputs(lines, "T", made, out, "fig3")
     runs = ", ".join(f"{len(line.rewards)} at {line.label}" for line in lines)
     notes = (
-        "The paper (5 runs) says that at certain levels of privacy the private learner earns more "
+        "The paper (5 runs) states that at certain levels of privacy the private learner earns more "
         "than the one that "
         f"never explores, for three T that its text does not tell. {_agreement(lines)}",
         few_words(lines),
@@ -327,7 +327,7 @@ def helps(lines: Sequence[Line]) -> Finding:
     gains = [kit.bonferroni(line.benefit[1], len(lines)) for line in lines]
     parts = zip(lines, gains, strict=True)
     text = "; ".join(
-        f"{line.label} {gain.text(2, 100, sign=True)} percent points" for line, gain in parts
+        f"{line.label}: {gain.text(2, 100, sign=True)} percentage points" for line, gain in parts
     )
     if any(gain.low > 0 for gain in gains):
         return Finding("exploring-helps", text, HOLDS)
@@ -443,7 +443,7 @@ def analyse_arms(lines: Sequence[Line], made: Check, out: Path) -> Analysis:
     )
     found = slightly(lines)
     notes = (
-        "The paper says that the best eta only tends to increase slightly with the number of arms. "
+        "The paper states that the best eta only tends to increase slightly with the number of arms. "
         "Here a run is "
         f"{found.measured}.",
         "Arms are K-means clusters of the images, clustered once (seed 1); arm a pays 1 with "
@@ -497,7 +497,8 @@ def slightly(lines: Sequence[Line]) -> Finding:
     rise = bootstrap(runs, slope, resamples=1000)
     each = ", ".join(f"{enough_eta(line, runs):.2f} for {line.label}" for line in lines)
     text = (
-        f"within a percent point of the best from eta {each}; that rises by {rise} a unit of ln |A|"
+        f"smallest eta within one percentage point of the best: {each}; it rises by {rise} per unit of "
+        "ln |A|"
     )
     if rise.low > 0 and rise.high < 1:
         return Finding("slightly", text, HOLDS)
@@ -506,12 +507,12 @@ def slightly(lines: Sequence[Line]) -> Finding:
     away = min(abs(rise.estimate), abs(rise.estimate - 1))
     half = (rise.high - rise.low) / 2
     many = (
-        f"about {math.ceil(len(runs) * (half / away) ** 2):,} runs would tell"
+        f"about {math.ceil(len(runs) * (half / away) ** 2):,} runs would decide"
         if away
-        else "no runs would tell"
+        else "no number of runs would decide"
     )
     return Finding(
-        "slightly", text, UNKNOWN, f"the interval holds {0 if rise.low <= 0 else 1}; {many}"
+        "slightly", text, UNKNOWN, f"the interval includes {0 if rise.low <= 0 else 1}, and {many}"
     )
 
 

@@ -227,14 +227,17 @@ def analyse_arms(done: Sequence[Timed], plain: float, out: Path) -> Analysis:
         kit.growth([one.arms for one in own], [one.party for one in own]) if len(own) > 1 else None
     )
     slow = done[0].total / plain
-    text = f"all roles {slow:.0f} times, one party {done[0].party / plain:.0f} times plain numpy"
+    text = (
+        f"CPU time over that of plain numpy: all roles {slow:.0f} times, one party "
+        f"{done[0].party / plain:.0f} times"
+    )
     findings = (
-        quadratic("quadratic", slope, "CPU of a party as |A|"),
+        quadratic("quadratic", slope, "CPU time of a party grows as |A|"),
         Finding(
             "slowdown",
             text,
             HOLDS if PUBLISHED_SLOWDOWN / 2 <= slow <= 2 * PUBLISHED_SLOWDOWN else FAILS,
-            "judged as within a factor of 2; other engine, baseline and machine",
+            "it holds within a factor of 2; engine, baseline and machine differ",
         ),
     )
     return Analysis(headline, (time_table(done), arms_table(done)), notes, files, findings)
@@ -248,7 +251,7 @@ def quadratic(claim: str, slope: kit.Mean | None, what: str) -> Finding:
         )
     text = f"{what}^({slope.text(2)})"
     if slope.low < 1.75 <= slope.high:
-        return Finding(claim, text, UNKNOWN, "the interval holds 1.75")
+        return Finding(claim, text, UNKNOWN, "the interval includes 1.75")
     return Finding(claim, text, HOLDS if slope.low >= 1.75 else FAILS)
 
 
@@ -394,7 +397,7 @@ def analyse_parties(done: Sequence[Timed], out: Path) -> Analysis:
         for arms, own in by_arms(done).items()
     }
     parts = [
-        quadratic(f"{arms} arms", slope, "CPU of all roles as |P|")
+        quadratic(f"{arms} arms", slope, "CPU time of all roles grows as |P|")
         for arms, slope in slopes.items()
     ]
     return Analysis(

@@ -313,9 +313,9 @@ def findings(found: Found) -> tuple[Finding, ...]:
     first, floor = found.pooled("code", 0), found.pooled("floor", 0)
     early = Finding(
         "early",
-        f"{first.text(2)} percent points after {found.stages[0]:,} steps",
+        f"{first.text(2)} percentage points after {found.stages[0]:,} steps",
         HOLDS if first.low <= EARLY and first.high >= 1 else FAILS,
-        f"without any leak the same number would be {floor.mean:.2f}",
+        f"without any leak this number is {floor.mean:.2f}",
     )
     cells = [found.mean("code", i, j) for i in range(len(EPSILONS)) for j in range(half, last + 1)]
     most = max(cells, key=lambda one: one.mean)
@@ -326,13 +326,13 @@ def findings(found: Found) -> tuple[Finding, ...]:
         math.ceil(most.runs * (most.half / (most.mean - LATER)) ** 2) if most.mean != LATER else 0
     )
     because = (
-        f"an interval holds {LATER:g}; about {many:,} runs would tell of the largest"
+        f"an interval includes {LATER:g}, and about {many:,} runs would decide for the largest"
         if word == UNKNOWN
         else ""
     )
     later = Finding(
         "later",
-        f"{_range(cells)} percent points from {found.stages[half]:,} steps on",
+        f"{_range(cells)} percentage points from {found.stages[half]:,} steps on",
         word,
         because,
     )
@@ -358,7 +358,7 @@ def _claims(found: Found) -> str:
     below = sum(one.mean < LATER for one in later)
     floors = [found.mean("floor", i, 0) for i in range(len(EPSILONS))]
     return (
-        f"As the authors' code computes it: {_range(early)} percent points after "
+        f"As the authors' code computes it: {_range(early)} percentage points after "
         f"{found.stages[0]:,} steps (floor "
         f"{_range(floors)}), and below {LATER} in {below} of {len(later)} cells from "
         f"{found.stages[half]:,} steps on "

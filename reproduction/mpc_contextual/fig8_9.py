@@ -472,11 +472,11 @@ def analyse_newton(found: Found, out: Path) -> Analysis:
         "a quadratic guess is "
         "already within 1 % (1/99). Its default is 2 (relative error 1e-8), which costs 4 of the "
         "rounds that argmax "
-        "takes beside it.",
+        "takes at the same time.",
         "Suffices: within a percent point of the largest number of steps, and so from there on. "
         "The paper's own "
-        "truncation at 20 bits wraps in some runs whatever the Newton steps (figure 8): its line "
-        "is drawn beside the "
+        "truncation at 20 bits wraps in some runs with any number of Newton steps (figure 8): its line "
+        "is drawn with the "
         f"one with exact truncation. Floats earn {found.plain:.4f}.",
         check_words(found.checks),
     )
@@ -487,7 +487,7 @@ def analyse_newton(found: Found, out: Path) -> Analysis:
         found, "Newton steps", {kind: f"{kind.label}, {bits} bits" for kind, bits in LINES.items()}
     )
     held = paper is not None and paper <= PUBLISHED_ENOUGH
-    finding = Finding("three", f"{each} suffice", HOLDS if held else FAILS)
+    finding = Finding("three", f"steps that suffice: {each}", HOLDS if held else FAILS)
     tables = (table, check_table(found.checks))
     return Analysis(f"Newton steps that suffice: {each}.", tables, notes, files, (finding,))
 

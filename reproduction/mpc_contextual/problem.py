@@ -238,7 +238,7 @@ def check_table(checks: Sequence[Check]) -> Table:
         "float twin has another best arm",
         "largest gap of its scores there",
         "average reward",
-        "of the float twin by itself",
+        "of the float twin alone",
     )
     return Table("Private check: real roles in memory", columns, rows)
 

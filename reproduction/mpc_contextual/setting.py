@@ -144,11 +144,9 @@ def analyse(runs: Sequence[Followed], out: Path) -> Analysis:
     files = write_files(out, "setting", [row for one in runs for row in one.rows()], picture(runs))
     right, shown = sum(one.as_drawn for one in runs), sum(one.shown for one in runs)
     text = (
-        f"{right} of {len(runs)} runs: parties send shares and masked numbers alone ({shown} of "
-        "their features as they "
-        "are), the arm of every step is opened to the puller and its reward to the payee, and "
-        "nobody else asks the "
-        "world; all arms are those of the fixed-point twin"
+        f"{right} of {len(runs)} runs: parties send only shares and masked numbers ({shown} "
+        "features in the clear); the arm of every step is opened to the puller and its reward to "
+        "the payee; nobody else asks the world; all arms equal those of the fixed-point twin"
     )
     finding = Finding("parties", text, HOLDS if right == len(runs) else FAILS)
     body = tuple(
@@ -162,10 +160,9 @@ def analyse(runs: Sequence[Followed], out: Path) -> Analysis:
     )
     table = Table("Messages a step, run 1", ("parties", *map(words_of, DRAWN), "as drawn"), body)
     notes = (
-        "Beside these a run has its set-up and a dealer, which sends parties what makes their "
-        "tapes fit and receives "
-        "nothing but how many it wants; the paper's figure leaves it out and its section 4 "
-        "describes it.",
+        "In addition, a run has its set-up and a dealer, which sends the parties "
+        "corrections of their tapes and receives only the number that they need; the "
+        "paper's figure leaves it out and its section 4 describes it.",
         "A feature in fixed point that a party sent as it is would be found among the words of its "
         "messages.",
     )

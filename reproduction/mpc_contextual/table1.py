@@ -325,21 +325,21 @@ def analyse(done: Sequence[Measured], out: Path) -> Analysis:
     findings = (
         Finding(
             "algorithm2",
-            f"argmax off by {errors['argmax']:g}",
+            f"error of the argmax: {errors['argmax']:g}",
             FAILS if errors["argmax"] else HOLDS,
         ),
         Finding(
             "rounds",
             ", ".join(f"{name} {count}" for name, count in rounds.items()),
             HOLDS if simple and rounds["reciprocal"] == 30 else FAILS,
-            "addition and multiplication as published; another start of the reciprocal, and "
-            "comparisons by tables",
+            "addition and multiplication are as published; the reciprocal starts from another "
+            "value, and comparisons use tables",
         ),
         Finding(
             "slowdown",
             ", ".join(f"{one.name} {words.ratio(one.slowdown)}" for one in own),
             HOLDS if same else FAILS,
-            "judged by the order alone: other baseline, engine and machine",
+            "the order is the same; baseline, engine and machine differ",
         ),
     )
     return Analysis(

@@ -115,10 +115,13 @@ def overhead(done: Sequence[Series]) -> Finding:
     for theirs in (True, False):
         plain, secure = (seconds(done, form, theirs=theirs) for form in (PLAIN, "paper"))
         ratios.append([secure[cell] / plain[cell] for cell in secure])
-    text = f"{format_range(ratios[0], '.3g')} times in the authors' own times; {format_range(ratios[1], '.3g')} here"
+    text = (
+        f"authors' times: {format_range(ratios[0], '.3g')} times; "
+        f"here: {format_range(ratios[1], '.3g')} times"
+    )
     because = (
-        "judged by the authors' times: our plain bandit is compiled code, and protected roles are "
-        "not"
+        "the verdict uses the authors' times: here the plain bandit is compiled code, and the "
+        "protected roles are not"
     )
     return Finding("overhead", text, HOLDS if max(ratios[0]) <= ORDER else FAILS, because)
 
@@ -139,7 +142,7 @@ def cryptography(done: Sequence[Series]) -> Finding:
     half = own.low <= 0.5 <= own.high or math.isnan(own.half)
     word = UNKNOWN if half else HOLDS if own.low > 0.5 else FAILS
     return Finding(
-        "cryptography", text, word, "the interval of the mean holds one half" if half else ""
+        "cryptography", text, word, "the interval of the mean includes one half" if half else ""
     )
 
 
@@ -150,15 +153,15 @@ def minutes(done: Sequence[Series]) -> Finding:
     said = [theirs[cell] / 60 for cell in theirs if cell[2] == largest]
     here = [ours[cell] for cell in ours if cell[2] == largest]
     text = (
-        f"{format_range(said, '.3g')} minutes in the authors' files, {format_range(here, '.3g')} s here, at K = "
-        f"{largest}"
+        f"at K = {largest}: {format_range(said, '.3g')} minutes in the authors' files, "
+        f"{format_range(here, '.3g')} s here"
     )
     if largest < 100:
         return Finding("minutes", text, UNKNOWN, "K = 100 was not run")
     around = sum(10 <= one <= 20 for one in said)
     return Finding(
         "minutes",
-        f"{text}; {around} of {len(said)} between 10 and 20",
+        f"{text}; {around} of {len(said)} of the authors' times are between 10 and 20 minutes",
         HOLDS if 2 * around > len(said) else FAILS,
     )
 
@@ -173,7 +176,7 @@ def pursuit(done: Sequence[Series]) -> Finding:
         others = [step for name, step in steps.items() if name != "pursuit"]
         ratios.append(steps["pursuit"] * len(others) / sum(others))
     ratio = mean_of(ratios)
-    text = f"{ratio.text(2)} times the mean of the others ({len(ratios)} cells)"
+    text = f"{ratio.text(2)} times the mean of the other policies ({len(ratios)} cells)"
     if math.isnan(ratio.half) or ratio.low < 1.5 <= ratio.high or ratio.low <= 2.5 < ratio.high:
         return Finding("pursuit", text, UNKNOWN, "the interval leaves 1.5 to 2.5, or there is none")
     return Finding("pursuit", text, HOLDS if ratio.low >= 1.5 and ratio.high <= 2.5 else FAILS)
@@ -203,13 +206,13 @@ def datasets(done: Sequence[Series]) -> Finding:
         else:
             same, other = same + (first * second > 0), other + (first * second < 0)
     text = (
-        f"pairs of policies in the same order {same}, in another {other}, too near to tell "
-        f"{len(near)}"
+        f"pairs of policies: {same} in the same order, {other} in another order, {len(near)} too close "
+        "to decide"
     )
     word = FAILS if other else UNKNOWN if near else HOLDS
     many = math.ceil(max(median(near or [1.0]), 1e-3) ** -2)
     because = (
-        f"policies too near each other; {many:,} times as many runs would tell half of these pairs"
+        f"policies are too close; {many:,} times as many runs would decide half of these pairs"
     )
     return Finding("datasets", text, word, because if word == UNKNOWN else "")
 
@@ -224,10 +227,10 @@ def hierarchy(done: Sequence[Series]) -> Finding:
                 if first != second:
                     gap = apart(own[dataset, arms, first], own[dataset, arms, second])
                     pairs, held, against = pairs + 1, held + (gap > 1), against + (gap < -1)
-    text = f"of {pairs} comparisons {held} are clearly so and {against} clearly not"
+    text = f"of {pairs} comparisons {held} clearly agree and {against} clearly disagree"
     word = FAILS if against else UNKNOWN if held < pairs else HOLDS
     return Finding(
-        "hierarchy", text, word, "the others are too near to tell" if word == UNKNOWN else ""
+        "hierarchy", text, word, "the others are too close to decide" if word == UNKNOWN else ""
     )
 
 

@@ -86,7 +86,7 @@ def findings(done: Sequence[times.Series]) -> tuple[Finding, ...]:
         )
     gap = mean_of(gaps)
     return times.linear(slopes, "K"), judge(
-        "steeper", gap, f"exponent of K above that of N: {gap.text(2, sign=True)}"
+        "steeper", gap, f"exponent of K minus exponent of N: {gap.text(2, sign=True)}"
     )
 
 

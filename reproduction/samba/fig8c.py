@@ -106,8 +106,8 @@ def findings(comparisons: Sequence[Comparison]) -> tuple[Finding, ...]:
         for own in cells.values()
     )
     text = (
-        f"it has the largest mean in {first} of {len(cells)} cells here; another policy is clearly "
-        f"above it in {here} "
+        f"Thompson sampling has the largest mean in {first} of {len(cells)} cells here; another policy "
+        f"is clearly above in {here} cells "
     )
     many = max(
         (
@@ -133,9 +133,9 @@ def findings(comparisons: Sequence[Comparison]) -> tuple[Finding, ...]:
     named = ", ".join(dict.fromkeys(turned)) or "none"
     rankings = Finding(
         "rankings",
-        f"pairs clearly in another order on the other data set: {named}",
+        f"pairs whose order is clearly reversed on the other data set: {named}",
         HOLDS if turned else UNKNOWN,
-        "" if turned else "no pair is clearly turned round; more runs would tell",
+        "" if turned else "no pair is clearly reversed; more runs would decide",
     )
     return loop, rankings, thompson
 
@@ -149,8 +149,8 @@ def loop_of(comparisons: Sequence[Comparison]) -> Finding:
         len(comparisons),
     )
     text = (
-        f"{count - len(others)} of {count} cells meet the published reward in the authors' world "
-        f"(|z| < {LIMIT:g})"
+        f"{count - len(others)} of {count} cells have the published reward, on the rewards that the "
+        f"authors drew (|z| < {LIMIT:g})"
     )
     chance = count * BEYOND
     if len(others) <= chance + 3 * max(1.0, chance) ** 0.5:
@@ -162,8 +162,8 @@ def loop_of(comparisons: Sequence[Comparison]) -> Finding:
         dict.fromkeys(f"{one.policy} on {TITLES[one.dataset]}, K = {one.arms}" for one in others)
     )
     why = (
-        f"the others are {names}, where {few} of the authors' {most} runs were replayed; {most} "
-        "runs would tell"
+        f"the others are {names}: {few} of the authors' {most} runs were repeated; {most} runs "
+        "would decide"
     )
     return Finding("loop", text, UNKNOWN, why)
 
@@ -180,7 +180,7 @@ def best_of(claim: str, text: str, beaten: int, first: bool, runs: int = 0) -> F
         claim,
         text,
         UNKNOWN,
-        f"another mean is larger somewhere, and not clearly; about {runs:,} runs would tell",
+        f"another policy has a larger mean in a cell, but not clearly; about {runs:,} runs would decide",
     )
 
 
@@ -333,7 +333,7 @@ def reward_notes(comparisons: Sequence[Comparison], variants: Sequence[Variant])
         "They are not independent: budgets of one run share its beginning, here and there.",
         "Parameters and the decreasing schedule (epsilon = 1 / log2 t) are those of the authors' "
         "repository; the paper "
-        "does not print them. Which values the published rewards allow by themselves is checked at "
+        "does not print them. Which values the published rewards allow is checked at "
         "K = 10 alone (more "
         "than one, often), so agreement at the other K is not circular. Arms are the K largest of "
         "the authors' means, "

@@ -120,7 +120,7 @@ def analyse(done: Sequence[Shares], out: Path) -> Analysis:
         f"{of('published', 'controller')} %."
     )
     notes = (
-        "Level `paper` is the published protocol; at `strict` a dealer works beside the servers, "
+        "Level `paper` is the published protocol; at `strict` a dealer works in addition to the servers, "
         "so that the shares shown do not add up to 100 there.",
         "A row is one measured run in one process, so a single one can be off by what else the "
         "machine did; CPU time "
@@ -150,14 +150,14 @@ def findings(done: Sequence[Shares]) -> tuple[Finding, ...]:
         kit.judge(
             "comp",
             lead,
-            f"comp is {lead.text(1, sign=True)} percent points above the busiest other, K = 10",
+            f"comp minus the busiest other role: {lead.text(1, sign=True)} percentage points, K = 10",
         ),
         _constant(few, many),
         Finding(
             "controller",
-            f"{ratio.text(2)} times an owner, K = 10",
+            f"{ratio.text(2)} times the share of an owner, K = 10",
             word,
-            "the interval holds one half or two" if word == UNKNOWN else "",
+            "the interval includes one half or two" if word == UNKNOWN else "",
         ),
         Finding(
             "customer",

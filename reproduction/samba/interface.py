@@ -203,10 +203,7 @@ def interface(seen: Mapping[str, Mapping[str, bool]]) -> Finding:
     text = "; ".join(
         f"zone {zone}: {count} of {len(seen)} policies" for zone, count in there.items()
     )
-    because = (
-        "what the zones show is there for every run; the pages are opened and pressed by tests in "
-        "a browser"
-    )
+    because = "the content of the zones exists for every run; tests operate the pages in a browser"
     return Finding("fig2", text, HOLDS if min(there.values()) == len(seen) else FAILS, because)
 
 
@@ -217,11 +214,11 @@ def switches(done: Sequence[Switched]) -> Finding:
     for name in PROTECTIONS:
         own = [one for one in done if one.switch == name]
         ratio = mean_of([sum(one.seconds.values()) / base[one.seed] for one in own])
-        words.append(f"{name} off {ratio.text(2)} of the time")
+        words.append(f"without {name} {ratio.text(2)} of the time")
         held &= all(one.messages > 0 and one.same for one in own)
     return Finding(
         "switches",
-        f"each changes what covers messages and no total; {', '.join(words)}",
+        f"each switch changes the messages and no total; {', '.join(words)}",
         HOLDS if held else FAILS,
     )
 
@@ -229,9 +226,9 @@ def switches(done: Sequence[Switched]) -> Finding:
 def definition(means: Sequence[tuple[str, tuple[int, int]]]) -> Finding:
     """Judge means of files in the published layouts."""
     text = "; ".join(
-        f"{name}: {same} of {count} means are the quotient" for name, (same, count) in means
+        f"{name}: {same} of {count} means equal the quotient" for name, (same, count) in means
     )
-    because = "files written in the published layouts; the authors' own lists divide by all users"
+    because = "tested on files in the published formats; the authors' lists divide by all users"
     return Finding(
         "means", text, HOLDS if all(same == count for _, (same, count) in means) else FAILS, because
     )

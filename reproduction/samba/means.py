@@ -153,7 +153,7 @@ def analyse(
     findings = (
         Finding(
             "definition",
-            f"means that are the quotient counted one by one: {words}",
+            f"means equal to the quotient of counted ratings: {words}",
             HOLDS if exact else FAILS,
         ),
         *figure_8c(done),
@@ -204,7 +204,7 @@ def figure_8c(done: Sequence[Earned]) -> tuple[Finding, Finding]:
         own["thompson"].mean >= max(one.mean for one in own.values()) for own in cells.values()
     )
     text = (
-        f"it has the largest mean in {first} of {len(cells)} cells; policies clearly above it: "
+        f"Thompson sampling has the largest mean in {first} of {len(cells)} cells; policies clearly above: "
         f"{text}"
     )
     larger = [
@@ -229,15 +229,11 @@ def figure_8c(done: Sequence[Earned]) -> tuple[Finding, Finding]:
     }
     turned = [name for name, both in pairs.items() if all(z_score(*one) > LIMIT for one in both)]
     many = min((max(runs_to_tell(*one) for one in both) for both in pairs.values()), default=0)
-    why = (
-        "one data set"
-        if len({data for data, _ in cells}) < 2
-        else "no pair is clearly turned round"
-    )
-    why += f"; about {many:,} runs would tell of the nearest to it" if many else ""
+    why = "one data set" if len({data for data, _ in cells}) < 2 else "no pair is clearly reversed"
+    why += f"; about {many:,} runs would decide the closest pair" if many else ""
     return thompson, Finding(
         "rankings",
-        f"pairs clearly in another order on the other data set: {', '.join(turned) or 'none'}",
+        f"pairs whose order is clearly reversed on the other data set: {', '.join(turned) or 'none'}",
         HOLDS if turned else UNKNOWN,
         "" if turned else why,
     )

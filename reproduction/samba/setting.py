@@ -367,7 +367,7 @@ def analyse(
             "pseudocode ran",
         ),
         *(
-            _all(f"example-{name}", right, count, "groups of numbers")
+            _all(f"example-{name}", right, count, "groups of numbers are equal")
             for name, (right, count) in printed.items()
         ),
         saved(fast),
@@ -381,7 +381,7 @@ def analyse(
             "incentive",
             sum(one.same for one in paid),
             len(paid),
-            "runs: owners' own statements add up to N times the price, and no other role has one",
+            "runs: the owners' statements add up to N times the price; no other role has one",
         ),
     ]
     table = Table(
@@ -432,10 +432,10 @@ def saved(fast: Sequence[Compared]) -> Finding:
     same, ratio = all(one.same for one in fast), mean_of([one.seconds / one.other for one in fast])
     calls = mean_of([one.calls / one.other_calls for one in fast])
     text = (
-        f"same arms and total in {sum(one.same for one in fast)} of {len(fast)} runs; "
-        f"{calls.text(3)} of the AES-GCM "
+        f"same arms and total in {sum(one.same for one in fast)} of {len(fast)} runs; compared "
+        f"with the step as described {calls.text(3)} of the AES-GCM "
     )
-    text += f"calls and {ratio.text(3)} of the CPU time of the step as described"
+    text += f"calls and {ratio.text(3)} of the CPU time"
     if not same or not all(one.calls < one.other_calls for one in fast):
         return Finding("shortcut", text, FAILS)
     return kit.judge("shortcut", mean_of([1 - one.seconds / one.other for one in fast]), text)

@@ -25,6 +25,8 @@ from reproduction.kit import Analysis, Row, Table, Watch, progress, write_files
 from reproduction.samba.problem import POLICY_NAMES, REFERENCE
 from reproduction.samba.times import KEY_BITS, paillier_key
 
+OUTCOMES = {"finds it out": "succeeds", "a little": "succeeds in part"}
+"""Outcomes of an audit, for a claim."""
 LEVELS = ("paper", "strict")
 HORIZON = 300
 SEED = 1
@@ -161,10 +163,11 @@ def analyse(
         Finding(
             "security",
             "; ".join(
-                f"{at} seeks {title}: {word} ({finds})" for at, title, finds, word in attacks
+                f"attack at {at} on {title}: {OUTCOMES.get(word, word)} ({finds})"
+                for at, title, finds, word in attacks
             ),
             FAILS if found else HOLDS,
-            "comp follows scores from step to step, although mask and permutation change"
+            "comp can follow scores from step to step, although mask and permutation change"
             if found
             else "",
         ),
@@ -186,7 +189,7 @@ def analyse(
         "written."
     )
     return Analysis(
-        headline, (Table("Theorem 4 beside level paper", columns, rows),), notes, files, findings
+        headline, (Table("Theorem 4 and level paper", columns, rows),), notes, files, findings
     )
 
 
@@ -200,17 +203,15 @@ def primitives(done: Sequence[Ran]) -> Finding:
     extra = sorted({seen - said for one in done for said, seen in [_numbers(one, 2)]})
     opened = all(said == seen for one in done for said, seen in [_numbers(one, 3)])
     text = (
-        f"AES-GCM {'exactly 2K(N - K) nb each way' if aes else 'differs'} in {len(done)} runs; "
-        "Paillier encryptions "
+        f"AES-GCM: {'exactly 2K(N - K) nb each way' if aes else 'differs'} in {len(done)} runs; "
+        "Paillier: K "
     )
-    text += (
-        f"K {', '.join(f'{one:+d}' for one in extra)}, decryptions {'1' if opened else 'differ'}"
-    )
+    text += f"{', '.join(f'{one:+d}' for one in extra)} encryptions, {'1' if opened else 'other'} decryption"
     held = aes and opened and extra == [0]
     because = (
         ""
         if held
-        else "the controller's encryption of 0 is one more than the theorem's K"
+        else "the controller also encrypts 0, which is one encryption more than K"
         if aes and opened
         else ""
     )

@@ -438,8 +438,8 @@ def _misses(all_series: Sequence[Series]) -> str:
         return (
             "No full-size secure run tests the lines here, and a line through two runs shows "
             "nothing of a machine's "
-            "drift: figure 8 (a), whose lines have five runs and a test at full size, says how far "
-            "off such a point is."
+            "drift: figure 8 (a), whose lines have five runs and a test at full size, shows the "
+            "error of such a point."
         )
     off = [miss for miss, _ in misses]
     wider = sum(miss > 300 * error for miss, error in misses)

@@ -194,7 +194,7 @@ def test_an_interval_that_holds_both_published_numbers_tells_nothing(
     )
     assert found.verdict == word
     assert (
-        "the published 2.36 of P-FCB, paper noise as well; about 4 instances" in found.because
+        "2.36, the published value of P-FCB, paper noise, and about 4 instances" in found.because
     ) == (low == 2.0)
 
 
@@ -234,7 +234,7 @@ def test_the_order_is_judged_by_medians_and_by_its_share() -> None:
     assert found.verdict == UNKNOWN
     assert found.measured.endswith("instances in order: 58 of 60, 97 % [89, 99]")
     assert found.because.endswith(
-        "instances in order: the interval holds 90 %; about 78 instances would tell"
+        "instances in order: the interval includes 90 %, and about 78 instances would decide"
     )
     assert order.ordered([ranked([11.0] * 60, [4.0] * 60)]).verdict == FAILS
 

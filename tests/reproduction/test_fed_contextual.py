@@ -415,7 +415,7 @@ def test_softmax_is_held_against_the_best() -> None:
     ends = {"Softmax": around(0.6), "FALCON": around(0.7, turn=1), "Greedy": around(0.2, turn=2)}
     told = close_to_best(ends, "Softmax", ["FALCON", "Greedy"])
     assert told.verdict == FAILS
-    assert "best other: FALCON" in told.claim
+    assert "best other policy (FALCON)" in told.claim
     assert told.difference.mean == pytest.approx(-0.1)
     assert (
         close_to_best({**ends, "Softmax": around(0.7)}, "Softmax", ["FALCON", "Greedy"]).verdict

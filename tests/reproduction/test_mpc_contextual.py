@@ -208,7 +208,7 @@ def test_how_the_best_eta_moves() -> None:
     assert fig3_6.enough_eta(low, np.arange(8)) == pytest.approx(3 + 2 * 0.29 / 0.3)
     held = fig3_6.slightly([low, later(5.5)])
     assert held.verdict == HOLDS
-    assert "eta 4.93 for T = 10, 5.42 for |A| = 20; that rises by 0.697" in held.measured
+    assert "best: 4.93 for T = 10, 5.42 for |A| = 20; it rises by 0.697" in held.measured
     # As steep as a fixed epsilon, falling, and not at all.
     assert [fig3_6.slightly([low, later(eta)]).verdict for eta in (6.0, 4.5, 5.0)] == [
         FAILS,

@@ -95,10 +95,8 @@ def test_verdicts_on_growth_and_on_the_best_follow_their_rules() -> None:
     assert best_of("a", "", 1, True).verdict == "does not hold"
     assert best_of("a", "", 0, True).verdict == "holds"
     told = best_of("a", "", 0, False, 40)
-    assert (told.verdict, told.because[-23:]) == (
-        "cannot be told",
-        "about 40 runs would tell"[-23:],
-    )
+    assert told.verdict == "cannot be told"
+    assert told.because.endswith("about 40 runs would decide")
 
 
 class Played:
