@@ -25,6 +25,7 @@ from posse.policies import UCB, Policy, Pursuit
 from posse.privacy.crypto.keys import Identity, RunKey, Secrets, verify
 from posse.privacy.crypto.pairwise import present_digest
 from posse.privacy.sharing import shuffle
+from posse.privacy.sharing.garbled import WORDS
 from posse.systems.samba import messages as common
 from posse.systems.samba.levels import Switches
 from posse.systems.samba.messages import Score
@@ -211,6 +212,10 @@ class Run:
     def secrets(self) -> dict[str, Any]:
         """Return the secrets of section 4 by name."""
         _, _, digest = self.manifest
+        return self.secrets_with(digest)
+
+    def secrets_with(self, digest: bytes) -> dict[str, Any]:
+        """Return the secrets of section 4 of a run with this manifest."""
         first = self.owners[0]
 
         def key(name: str, kind: str, purpose: bytes, more: bytes = b"") -> bytes:
@@ -283,7 +288,7 @@ class Run:
         return {
             "pass_0_to_controller": to_controller[: 8 * count + -(-count // 8)],
             "pass_0_to_comp": to_comp[: 8 * count],
-            "comparison_0_to_controller": dealer.pairs(0)[: shuffle.WORDS],
+            "comparison_0_to_controller": dealer.pairs(0)[:WORDS],
         }
 
     # Messages as JSON -----------------------------------------------------------------------------
