@@ -171,7 +171,7 @@ def test_pages_on_deploying_have_one_outline() -> None:
 
 def test_the_files_of_a_federation_that_lives_are_read() -> None:
     text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-    chapter = text.partition("## A federation that lives\n")[2].partition("\n## ")[0]
+    chapter = text.partition("## Standing federation\n")[2].partition("\n## ")[0]
     service, run = (
         tomllib.loads(one) for one in re.findall(r"```toml\n(.*?)```", chapter, re.DOTALL)
     )

@@ -159,7 +159,7 @@ def test_the_documented_commands_run_as_printed(
     """
     listen, enrol = (f"127.0.0.1:{free_port()}" for _ in range(2))
     text = OPERATIONS.replace("127.0.0.1:7400", listen).replace("127.0.0.1:7710", enrol)
-    chapter = text.partition("## A federation that lives\n")[2].partition("\n## ")[0]
+    chapter = text.partition("## Standing federation\n")[2].partition("\n## ")[0]
     for name, content in zip(
         ("clinic-b", "march"), re.findall(r"```toml\n(.*?)```", chapter, re.DOTALL), strict=True
     ):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from posse.core import compiled, machine_code
-from posse.core.compiled import Compiled, compile_template, compile_user_function, elementary
+from posse.core.compiled import Compiled, compile_template, compile_user_function, compiled_scalar
 from posse.core.exact import log
 from posse.core.machine_code import SourceCache, source_digest
 
@@ -127,7 +127,7 @@ def test_the_digest_covers_all_that_a_function_depends_on(
 
 
 def test_code_of_a_user_is_neither_kept_nor_interpreted() -> None:
-    function = elementary(twice)
+    function = compiled_scalar(twice)
     assert isinstance(function, Compiled)
     assert (function._keep, function.short) == (False, False)
     assert function(4.0) == 8.0

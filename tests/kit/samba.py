@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.core.roles import WORLD, Action, Many, Message, Note, Pull, Role
+from posse.core.roles import WORLD, Action, Message, Note, Pull, Role, SendMany
 from posse.policies import Policy
 from posse.privacy.crypto.frames import Frames
 from posse.privacy.crypto.paillier import PrivateKey
@@ -59,7 +59,7 @@ class Federation:
                 yield action
                 sender, receiver, message = action
                 self.queue.extend(self.roles[receiver].receive(sender, message))
-            elif isinstance(action, Many):
+            elif isinstance(action, SendMany):
                 self.queue.extendleft(reversed(action.sends))
             elif isinstance(action, Pull):
                 self.queue.extend(self.roles[action.party].receive(WORLD, self.world(action)))

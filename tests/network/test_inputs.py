@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from posse.cli.app import app
 from posse.core.errors import ConfigError, JournalError, PosseError
-from posse.core.roles import OPERATOR, WORLD, Many
+from posse.core.roles import OPERATOR, WORLD, SendMany
 from posse.core.settings import read_toml
 from posse.runtime.local import data_beside, write_party
 from posse.runtime.network.deployment import make_party
@@ -444,7 +444,9 @@ def test_a_report_over_a_change_pays_for_the_larger_capacity():
     agent.receive(OPERATOR, Offers((0.1,), (4.0,)))
     agent.receive(WORLD, Delivered(1, (10.0,)))
     assert agent._noise.pair(0, 0, 1e6) != before  # no two lists are hidden by the same noise
-    sends = [each for each in agent.receive(WORLD, Delivered(2, (4.0,))) if isinstance(each, Many)]
+    sends = [
+        each for each in agent.receive(WORLD, Delivered(2, (4.0,))) if isinstance(each, SendMany)
+    ]
     assert sends[0].sends[0][2].sigma == (10.0,)  # ten were bought in round 1
     saved = agent.save()
     assert agent._most.tolist() == [4.0]

@@ -24,10 +24,10 @@ from tests.kit.parties import all_stop, edit
 SOURCE = """
     from dataclasses import dataclass
     import math
-    from posse.core.compiled import elementary
+    from posse.core.compiled import compiled_scalar
     from posse.policies.arms.base import Policy
 
-    @elementary
+    @compiled_scalar
     def score(t, turn, total, pulls, memory, key, parameters):
         return total / pulls + parameters[0] * math.sqrt(1.0 / pulls)
 

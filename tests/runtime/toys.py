@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from posse.core.errors import ProtocolError
-from posse.core.roles import WORLD, Action, Many, Message, Note, Pull, Reward
+from posse.core.roles import WORLD, Action, Message, Note, Pull, Reward, SendMany
 from posse.runtime.memory import MemoryRun
 
 WORKERS = ("ann", "bob", "cyd")
@@ -42,7 +42,7 @@ class Caller:
 
     def _ask(self) -> list[Action]:
         self.awaited = set(WORKERS)
-        return [Many([(self.name, worker, Ask(self.round)) for worker in WORKERS])]
+        return [SendMany([(self.name, worker, Ask(self.round)) for worker in WORKERS])]
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         if not isinstance(message, Answer) or sender not in self.awaited:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from posse.core.roles import WORLD, Action, Ask, Many, Message, Note, Role
+from posse.core.roles import WORLD, Action, Ask, Message, Note, Role, SendMany
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.crypto.paillier import Ciphertext, PrivateKey
 from posse.systems.samba.messages import (
@@ -84,7 +84,7 @@ class Moved:
                 and not all(isinstance(other, Ask) for other in self.queue)
             ):
                 self.queue.append(action)
-            elif isinstance(action, Many):
+            elif isinstance(action, SendMany):
                 self.queue.extendleft(reversed(action.sends))
             elif isinstance(action, Note):
                 self.notes.append(action)
@@ -226,7 +226,7 @@ def samba_meaning(key: PrivateKey) -> Callable[[Any, Any], object]:
         flat = [
             part
             for action in actions
-            for part in (action.sends if isinstance(action, Many) else [action])
+            for part in (action.sends if isinstance(action, SendMany) else [action])
         ]
         return [(a[0], a[1], opened(role, a[2])) if isinstance(a, tuple) else a for a in flat]
 

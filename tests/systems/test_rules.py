@@ -182,7 +182,7 @@ def start_older_copy(folder: Path) -> None:
     engine.close()
     identity = parties._record_identity(place.journal / parties.RECORD)
     mark = {"journal": engine.journal_id, "durable": dict.fromkeys(engine.links, 9)}
-    parties._write_mark(default_path().parent / "marks" / f"{identity['id']}.json", mark)
+    parties._write_journal_mark(default_path().parent / "marks" / f"{identity['id']}.json", mark)
     asyncio.run(parties.run_and_record(place, lambda _, deployment: deployment, print))
 
 

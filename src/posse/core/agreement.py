@@ -1,10 +1,11 @@
 """Agreement on terms: parties that were started with different terms stop before the first step.
 
 Terms are public: a mapping from names, such as policy, level and horizon, to plain values. When a
-connection begins, each party sends its own terms (`terms_as_texts`) and compares them with those of
-its peer. Only fields that both parties have are compared, so a party may leave out fields that do
-not concern it. A role begins when all its peers have the same terms. Until the first message of the
-protocol, the journal of a party holds no terms, so parties can start again with corrected files.
+connection begins, each party sends its own terms (`terms_as_texts`) and compares them with the
+peer's terms. Only fields that both parties have are compared, so a party may leave out fields that
+do not concern it. The role of a party begins when no peer has different terms. Until the first
+message of the protocol, the journal of a party holds no terms. So parties can start again with
+corrected files.
 """
 
 from __future__ import annotations
@@ -20,17 +21,20 @@ Texts: TypeAlias = Mapping[str, str]
 """Terms as texts: one short text per field, by the name of the field."""
 
 MAX_LENGTH = 100
-"""Longest text of a value, in characters; a longer one is replaced by its start and its digest."""
+"""Longest text of a value, in characters. Of a longer text, only its start and its digest are sent,
+compared and stored.
+"""
 _MAX_NAMED = 3
-"""Number of differing fields that an error names; it counts the others."""
+"""Number of differing fields that an error names; the error only counts further ones."""
 
 
 def terms_as_texts(terms: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Return terms as they are sent, compared and stored: one short text per field.
 
     Args:
-        terms: Plain values; a field of an inner table is named by its path.
-        prefix: Path of these terms, with a dot at its end; empty for the outermost table.
+        terms: Plain values and tables of them. In the result, a field of a table is named by its
+            path, such as `policy.name`.
+        prefix: Path of the table `terms`, with a dot at its end; empty for the outermost table.
 
     >>> terms_as_texts({"policy": {"name": "ucb", "coefficient": 1.5}, "owners": ("ada", "bob")})
     {'policy.name': '"ucb"', 'policy.coefficient': '1.5', 'owners': '["ada", "bob"]'}
@@ -49,20 +53,22 @@ def terms_as_texts(terms: Mapping[str, Any], prefix: str = "") -> dict[str, str]
 
 
 def describe_difference(first: Texts, second: Texts, places: tuple[str, str]) -> str:
-    """Describe the fields that differ, with both values; short values come first.
+    """Describe the fields that differ between two parties' terms, with both values.
 
     Args:
-        first: Terms.
-        second: Other terms.
-        places: Words for where `first` and `second` are, such as ("here", "there").
+        first: Terms of one party.
+        second: Terms of the other party.
+        places: The words to write after a value of `first` and after a value of `second`, such as
+            ("here", "there").
 
     Returns:
-        The description; empty if nothing differs.
+        The description; empty if no field differs.
 
     >>> describe_difference({"rounds": "100", "rule": "pool"}, {"rounds": "200"}, ("here", "there"))
     'rounds is 100 here and 200 there; rule is pool here and absent there'
     """
     names = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+    # Only the first fields are named. So fields with short values come first: they read best.
     names.sort(key=lambda name: len(first.get(name, "")))
     parts = []
     for name in names[:_MAX_NAMED]:
@@ -77,10 +83,14 @@ def describe_difference(first: Texts, second: Texts, places: tuple[str, str]) ->
 def check_terms(party: str, mine: Texts, peer: str, theirs: Texts) -> None:
     """Check that two parties agree on the fields that both of them have.
 
-    The error has the same message at both parties.
+    Args:
+        party: Name of the party that checks.
+        mine: Terms of this party.
+        peer: Name of the other party.
+        theirs: Terms of the other party.
 
     Raises:
-        DisagreementError: A term differs.
+        DisagreementError: A field differs. Both parties get the same message.
 
     >>> check_terms("bob", {"rounds": "200"}, "ada", {"rounds": "100"})
     Traceback (most recent call last):
@@ -91,7 +101,7 @@ def check_terms(party: str, mine: Texts, peer: str, theirs: Texts) -> None:
     """
     shared = mine.keys() & theirs.keys()
     terms = {party: _select_fields(mine, shared), peer: _select_fields(theirs, shared)}
-    # Sorted names give the same message at both parties.
+    # With sorted names, both parties write the same message.
     first, second = sorted(terms)
     text = describe_difference(terms[first], terms[second], (f"at '{first}'", f"at '{second}'"))
     if text:
@@ -103,10 +113,15 @@ def check_terms(party: str, mine: Texts, peer: str, theirs: Texts) -> None:
 
 
 def check_terms_digest(mine: bytes, peer: str, theirs: bytes) -> None:
-    """Check that a peer's message is for the same terms, by the digest of the terms.
+    """Check that a peer has the same terms, by comparing digests of the terms.
+
+    Args:
+        mine: Digest of this party's terms.
+        peer: Name of the peer.
+        theirs: Digest of the peer's terms, from the peer's message.
 
     Raises:
-        DisagreementError: The message is for other terms; the caller then ignores it.
+        DisagreementError: The digests differ.
     """
     if mine != theirs:
         raise DisagreementError(
@@ -123,9 +138,9 @@ def _select_fields(terms: Texts, names: Collection[str]) -> Texts:
 
 
 def _printable_start(text: str) -> str:
-    """Return the start of a text, with spaces for line ends and control characters.
+    """Return the start of a text, with spaces instead of line ends and control characters.
 
-    A peer may have sent the text, and a terminal would obey its control characters.
+    A peer may have sent the text. A terminal would obey the control characters in it.
     """
-    start = text[: MAX_LENGTH + 1]
+    start = text[:MAX_LENGTH]
     return "".join(letter if letter.isprintable() else " " for letter in start)

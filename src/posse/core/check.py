@@ -1,9 +1,11 @@
 """Validators that take their name from the keyword: `check.positive(epsilon=epsilon)`.
 
-Every validator takes exactly one keyword; its name is used in the message. Numbers must be finite.
+Every validator takes exactly one keyword, and the error message names this keyword. Numbers must be
+finite.
 
-The error has the rule `room.keyword.problem`. The room (`posse.core.errors`) is that of the module
-that calls: `check.positive(tau=0.0)` in `posse/policies` breaks `policies.tau.not-positive`.
+The error has the rule `room.keyword.problem`. The room (`posse.core.errors`) is the room of the
+module that calls the validator: `check.positive(tau=0.0)` in `posse/policies` breaks the rule
+`policies.tau.not-positive`.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from posse.core.errors import ConfigError, MissingExtraError, room_of
 
 T = TypeVar("T")
 DISTRIBUTION = "posse-bandits"
+"""Name of Posse in the package index."""
 
 
 def positive(**named_value: float) -> None:
@@ -57,7 +60,7 @@ def between(low: float, high: float, /, *, open_low: bool = False, **named_value
 
 
 def one_of(choices: tuple[str, ...], /, **named_value: str) -> None:
-    """Raise an error unless the word is one of the choices; it suggests the nearest choice."""
+    """Raise an error unless the word is one of the choices; the error suggests the nearest one."""
     name, word = _only_item(named_value)
     if word not in choices:
         raise ConfigError(
@@ -81,7 +84,7 @@ def _only_number(named_value: dict[str, float]) -> tuple[str, float]:
 
 
 def _error(problem: str, name: str, text: str) -> ConfigError:
-    """Return the error for a value; `problem` is the last part of its rule."""
+    """Return the error for a value; `problem` is the last part of the error's rule."""
     return ConfigError(f"{name} {text}.", rule=f"{_callers_room()}.{name}.{problem}")
 
 
@@ -91,15 +94,16 @@ def _callers_room() -> str:
     The name of that module is read from the call stack, so that no caller needs to pass it.
     """
     frame: Any = sys._getframe()
+    # The functions of this module called each other; the first frame outside is the caller's.
     while frame.f_globals["__name__"] == __name__:
         frame = frame.f_back
     return room_of(frame.f_globals["__name__"])
 
 
 def suggestion(word: str, choices: tuple[str, ...]) -> str:
-    """Suggest choices instead of an unknown word: the nearest one as a question, then all of them.
+    """Return text for the end of an error about an unknown word: the choices that are known.
 
-    The text begins with a space: it follows the error's first sentence.
+    The text asks about the nearest choice, and then lists all choices. It begins with a space.
 
     >>> suggestion("ucbb", ("ucb", "thompson"))
     " Did you mean 'ucb'? Known: thompson, ucb."
@@ -108,7 +112,9 @@ def suggestion(word: str, choices: tuple[str, ...]) -> str:
 
 
 def did_you_mean(word: str, choices: tuple[str, ...]) -> str:
-    """Return a question with the nearest choice, after a space; empty if none is similar.
+    """Return a question about the choice nearest to a word; empty if no choice is similar.
+
+    The question begins with a space, because it follows another sentence.
 
     >>> did_you_mean("ucbb", ("ucb", "thompson"))
     " Did you mean 'ucb'?"
@@ -118,7 +124,7 @@ def did_you_mean(word: str, choices: tuple[str, ...]) -> str:
 
 
 def first_repeated(names: Iterable[str]) -> str | None:
-    """Return the first name that is listed twice; None if all differ.
+    """Return the first name that is listed a second time; None if all names differ.
 
     >>> first_repeated(("a", "b", "a"))
     'a'
@@ -156,13 +162,14 @@ def require(module: str, *, extra: str) -> ModuleType:
 def install_command(extra: str) -> str:
     """Return the command that installs an extra, which is a set of optional dependencies.
 
-    The command uses the place that this Posse was installed from: a checkout, a local folder or
-    wheel, or the package index.
+    The command installs from the place that this Posse was installed from: a checkout, a local
+    folder or wheel, or the package index.
     """
+    # In a checkout, this file is src/posse/core/check.py.
     checkout = Path(__file__).resolve().parents[3]
     if _is_checkout(checkout):
         return f"pip install -e {shlex.quote(f'{checkout}[{extra}]')}"
-    # pip records where a distribution came from if it was not found by its name (PEP 610).
+    # pip records the origin of a distribution that is not from the package index (PEP 610).
     try:
         origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
@@ -176,5 +183,6 @@ def install_command(extra: str) -> str:
 
 
 def _is_checkout(folder: Path) -> bool:
+    """Return whether a folder is the root of a source tree of Posse."""
     project = folder / "pyproject.toml"
     return project.is_file() and f'name = "{DISTRIBUTION}"' in project.read_text(encoding="utf-8")

@@ -1,11 +1,12 @@
-"""Compilation of the numeric functions: one source, interpreted or compiled with the same bits.
+"""Compilation of numeric functions: a function gives the same bits interpreted and compiled.
 
-`@elementary` compiles a scalar function; its `.py_func` is the same source in plain Python.
-`compile_template` makes a kernel for one policy. Machine code is kept on disk (`machine_code`).
+`@compiled_scalar` compiles a scalar function; `.py_func` of the compiled function is its source, in
+plain Python. `compile_template` makes a kernel for one policy. Machine code is kept on disk
+(`posse.core.machine_code`).
 
 numba takes most of a second to import and to start, and seconds to compile a kernel. A short run
-takes less than that in all. So numba is imported when a function is first compiled, and *short*
-functions, whose calls take little time in plain Python too, are interpreted at first.
+takes less time than that. So numba is imported only when a function is first compiled. *Short*
+functions are interpreted at first: their calls take little time even in plain Python.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ Function: TypeAlias = Callable[..., Any]
 PATIENCE = 0.3
 """Seconds that a process spends on interpreting short functions before it compiles them."""
 SHORT_ARRAY = 4096
-"""Number of items up to which an array is short; a call with a longer one is compiled at once."""
+"""Most items of a short array. A call with a longer array is compiled at once."""
 
 
 class _InterpretingBudget:
-    """How long this process interprets short functions: `PATIENCE` seconds in all.
+    """The time that this process may spend on interpreting short functions: `PATIENCE` seconds.
 
-    Once it is used up, or something was compiled, every function is compiled at its next call.
+    After this time, or as soon as one function was compiled, every function is compiled at its next
+    call.
     """
 
     seconds_spent = 0.0
@@ -43,17 +45,16 @@ class _InterpretingBudget:
 
 
 class Compiled(partial[R]):
-    """A function that numba compiles when it is called.
+    """A function that numba compiles at its first call, or later if the function is short.
 
-    A short function is interpreted at first, until this process has spent `PATIENCE` seconds on
-    interpreting.
+    A short function is interpreted until this process has spent `PATIENCE` seconds on interpreting.
 
-    The class is a `functools.partial` without arguments, because that calls its function from C. So
-    this layer costs ten nanoseconds per call; a class with a method `__call__` would cost more.
+    The class is a `functools.partial` without arguments. A partial object calls its function from
+    C, which takes ten nanoseconds; a method `__call__` would take longer.
     """
 
     def __new__(cls, function: Callable[..., R], **options: Any) -> Self:
-        """Make the partial object without the options, which `partial` would pass at every call."""
+        """Make the partial object without the options: `partial` would pass them at every call."""
         return super().__new__(cls, function)
 
     def __init__(
@@ -67,13 +68,14 @@ class Compiled(partial[R]):
         """Wrap a function.
 
         Args:
-            function: The source. If it is `short`, it must give the same bits in plain Python.
+            function: The source.
             keep: Whether to keep the machine code on disk.
-            short: Whether to interpret the function at first.
+            short: Whether to interpret the function at first. The source must then give the same
+                bits in plain Python as compiled.
             options: Options of `numba.njit`.
         """
         self.py_func = function
-        """The source. numba uses the same name for it."""
+        """The source. numba gives this name to the source of a function."""
         self.seconds_interpreted = 0.0
         """Seconds that this process has spent on interpreting this function."""
         self.short = short
@@ -85,17 +87,18 @@ class Compiled(partial[R]):
 
     def _forward_calls_to(self, function: Function) -> None:
         """From now on, calls of this object call `function`."""
-        # This is the only way to change the function of a partial object. The items are the
-        # function, its arguments, its keywords, and the attributes of the partial object.
+        # Only `__setstate__` can change the function of a partial object. Its argument has the
+        # function, fixed arguments, fixed keywords, and the attributes of the partial object.
         self.__setstate__((function, (), {}, self.__dict__))  # type: ignore[attr-defined]
 
     def _interpret_or_compile(self, *args: Any, **keywords: Any) -> Any:
-        """Call a short function in plain Python while the time for that lasts; else compile it.
+        """Call the function: in plain Python if it is short and `PATIENCE` is not spent yet.
 
-        A call with a long array is always compiled.
+        Otherwise, or if an argument is a long array, the function is compiled.
         """
-        long_array = any(getattr(argument, "size", 0) > SHORT_ARRAY for argument in args)
-        if long_array or not self.short or _InterpretingBudget.used_up:
+        # Only arrays have a `size`.
+        has_long_array = any(getattr(argument, "size", 0) > SHORT_ARRAY for argument in args)
+        if has_long_array or not self.short or _InterpretingBudget.used_up:
             return self.dispatcher(*args, **keywords)
         return self.interpret(*args, **keywords)
 
@@ -106,6 +109,7 @@ class Compiled(partial[R]):
         """
         started = perf_counter()
         try:
+            # Compiled code gives infinity or NaN without a warning.
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 result = self.python_function(*args, **keywords)
         finally:
@@ -115,19 +119,20 @@ class Compiled(partial[R]):
         return _python_number(result)
 
     def _count_interpreting_time(self, seconds: float) -> None:
-        """Count seconds of interpreting; those of short functions use up the budget."""
+        """Count the seconds of one interpreted call; the budget counts those of short functions."""
         self.seconds_interpreted += seconds
         if self.short:
             _InterpretingBudget.seconds_spent += seconds
-            _InterpretingBudget.used_up |= _InterpretingBudget.seconds_spent > PATIENCE
+            if _InterpretingBudget.seconds_spent > PATIENCE:
+                _InterpretingBudget.used_up = True
 
     @cached_property
     def python_function(self) -> Function:
-        """The source, which calls the sources of short functions instead of their compiled code.
+        """The source, changed to call the sources of short functions instead of compiled code.
 
-        So a call is interpreted to its end, even if another thread starts to compile meanwhile. A
-        mixture would be wrong: compiled code returns Python integers, and would read an unsigned
-        64-bit word that it gets back as a signed one.
+        So no interpreted call contains a compiled call, even if another thread starts to compile
+        meanwhile. Such a mixture would be wrong: compiled code returns an unsigned 64-bit word as a
+        Python integer, and the next compiled function would read this integer as a signed word.
         """
         names = dict(self.py_func.__globals__)
         for name in self.py_func.__code__.co_names:
@@ -144,9 +149,9 @@ class Compiled(partial[R]):
 
     @cached_property
     def dispatcher(self) -> Any:
-        """numba's object for the function, which compiles it for each combination of types.
+        """numba's object that compiles the function for each combination of argument types.
 
-        From its first use on, this process interprets nothing.
+        When a dispatcher is made, this process stops interpreting (`stop_interpreting`).
         """
         import numba
 
@@ -162,23 +167,26 @@ class Compiled(partial[R]):
 
     @property
     def _numba_type_(self) -> Any:
-        """The type that numba gives this function in the compiled code of its callers."""
+        """The numba type of this object. numba reads it when it compiles a caller."""
         import numba
 
         return numba.typeof(self.dispatcher)
 
     @property
     def targetoptions(self) -> Any:
-        """Options of the dispatcher; numba reads from them whether to inline the function."""
+        """Options of the dispatcher. One option tells numba whether to inline the function."""
         return self.dispatcher.targetoptions
 
     def __reduce__(self) -> str:
-        """Pickle the name alone, as for a plain function: loading it gives this object again."""
+        """Pickle only the name, as pickle does for a plain function.
+
+        Unpickling finds this object by its name.
+        """
         return self.py_func.__qualname__
 
 
 def _with_globals(function: Function, names: dict[str, Any]) -> FunctionType:
-    """Return a function with the same code, and with `names` as its globals."""
+    """Return a copy of a function that finds its globals in `names`."""
     bound = FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
     )
@@ -188,47 +196,61 @@ def _with_globals(function: Function, names: dict[str, Any]) -> FunctionType:
 
 
 def _python_number(value: Any) -> Any:
-    """Return a number of numpy as a Python number, as compiled code does; else the value itself."""
+    """Convert a number of numpy to a Python number, as compiled code does.
+
+    Any other value is returned unchanged.
+    """
     return value.item() if isinstance(value, np.generic) else value
 
 
 # Decorators ---------------------------------------------------------------------------------------
 
 
-def elementary(function: Callable[..., R]) -> Callable[..., R]:
+def compiled_scalar(function: Callable[..., R]) -> Callable[..., R]:
     """Compile a scalar function whose only operations are + - * / and sqrt.
 
-    Functions such as log come from `posse.core.exact`, which uses only these operations too. The
-    function is compiled without fast-math, so compiled and interpreted calls give the same bits.
+    The function may call other such functions; `posse.core.exact` has log and exp. It is compiled
+    without fast-math, so compiled and interpreted calls give the same bits.
     """
     return _compiled(function, short=True)
 
 
-def compiled_loops(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile loops over arrays under the rules of `elementary`. They release the GIL.
+elementary = compiled_scalar
+"""The name of version 0.1, which modules of users may import."""
 
-    A division by zero gives infinity or NaN, as in numpy, and no error: a test before every
-    division would keep the compiler from vectorising. So check divisors before the loop.
+
+def compiled_loops(function: Callable[..., R]) -> Callable[..., R]:
+    """Compile a function that loops over arrays, with the operations of `compiled_scalar`.
+
+    The compiled function releases the GIL. A division by zero gives infinity or NaN, as in numpy,
+    and raises no error: a test before every division would keep the compiler from vectorising. So
+    check divisors before the loop.
     """
     return _compiled(function, short=False, error_model="numpy", nogil=True)
 
 
 def compiled_short_loops(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile loops whose work depends only on the size of their arrays.
+    """Compile a function that loops over arrays. Use it only if the array sizes determine the work.
 
-    Calls with short arrays are interpreted at first: short arrays mean little work here.
+    Then calls with short arrays are fast in plain Python, too. They are interpreted until this
+    process compiles a first function, or has spent `PATIENCE` seconds on interpreting.
     """
     return _compiled(function, short=True, error_model="numpy", nogil=True)
 
 
 def inlined(function: Callable[..., R]) -> Callable[..., R]:
     """Compile a scalar function into the code of its callers."""
-    # Not kept on disk: its machine code is part of that of its callers.
+    # Its machine code is not kept on disk, because the machine code of each caller contains it.
     return Compiled(function, keep=False, short=True, options={"inline": "always"})
 
 
 def _compiled(function: Callable[..., R], *, short: bool, **options: Any) -> Callable[..., R]:
-    # Code of other packages may give other bits in Python than in numba, so it is not interpreted.
+    """Wrap a function, so that it is compiled.
+
+    For a function of Posse, the machine code is kept on disk, and `short` lets the first calls run
+    in plain Python. For a function of another package neither is done: in plain Python, it may
+    give other bits than compiled.
+    """
     in_package = function.__module__.startswith("posse.")
     return Compiled(function, keep=in_package, short=short and in_package, options=options)
 
@@ -241,17 +263,18 @@ def compile_template(
     keep: bool,
     short: bool = False,
 ) -> Compiled[Any]:
-    """Compile a function whose source leaves some of the functions that it calls open.
+    """Compile a template: a function that calls other functions by names without a definition.
 
-    The result is called a kernel. It releases the GIL, so that it can run in threads.
+    The result is called a kernel. A kernel releases the GIL, so that it can run in threads.
 
     Args:
-        template: The function. It calls the names in `functions` like globals.
-        functions: Compiled functions, by these names.
-        name: Identifies `functions`. It becomes part of the kernel's name, because compiled code is
-            linked by name: two kernels of the same name could call each other's functions.
+        template: The source. It calls the names in `functions` as if they were globals.
+        functions: The compiled function for each of these names.
+        name: Identifies `functions`. It becomes a part of the kernel's name, because compiled code
+            is linked by name: two kernels of the same name could call each other's functions.
         keep: Whether to keep the machine code on disk; False for functions that a user wrote.
-        short: Whether to interpret the kernel at first. Has no effect if `keep` is False.
+        short: Whether to interpret the kernel at first. Has no effect if `keep` is False, because
+            functions that a user wrote may give other bits in plain Python.
     """
     bound = _with_globals(template, {**template.__globals__, **functions})
     bound.__name__ = re.sub(r"\W", "_", f"{template.__name__}__{name}")
@@ -260,7 +283,8 @@ def compile_template(
 
 
 def compile_user_function(function: Function) -> Function:
-    """Compile a function that a user wrote; one that is compiled already is returned as it is."""
+    """Compile a function that a user wrote. A compiled function is returned unchanged."""
+    # Compiled functions, of numba or of this module, have their source in `py_func`.
     if hasattr(function, "py_func"):
         return function
     return Compiled(function, keep=False, short=False, options={})
@@ -272,19 +296,27 @@ def stop_interpreting() -> None:
 
 
 def advance_in_threads(advance: Callable[[slice], None], runs: int) -> None:
-    """Advance several runs at once: call `advance` in several threads.
+    """Advance several runs at once, in several threads.
 
-    Each thread gets a slice of the numbers of the runs. `advance` must release the GIL. Ctrl-C is
-    deferred until all threads are done, so that all runs are at the same step.
+    Args:
+        advance: Advances the runs whose numbers are in a slice; each thread calls it once. It must
+            release the GIL.
+        runs: Number of runs.
+
+    Ctrl-C is deferred until all threads are done, so that all runs are at the same step.
     """
     import numba
 
     threads = min(runs, numba.get_num_threads())
-    if threads == 1:  # starting a thread would take longer than a short call
+    if threads == 1:
+        # Starting a thread would take longer than a short call.
         with defer_interrupt():
             advance(slice(0, runs))
         return
+    # Each thread gets the runs from one bound to the next.
     bounds = [thread * runs // threads for thread in range(threads + 1)]
     with defer_interrupt(), ThreadPoolExecutor(threads) as pool:
-        for job in [pool.submit(advance, slice(*ends)) for ends in pairwise(bounds)]:
+        jobs = [pool.submit(advance, slice(first, end)) for first, end in pairwise(bounds)]
+        for job in jobs:
+            # Wait for the thread, and raise its error if there is one.
             job.result()

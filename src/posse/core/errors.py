@@ -5,9 +5,10 @@ prints the line and exits with `exit_code`. Any other exception is a bug and kee
 
 Programs and tests do not read the message. They use two stable strings:
 
-* `code`: the class of the error (`P100` for settings), which users know and operators search for.
-* `rule`: the one rule that was broken, such as `samba.horizon.below-owners`. No two rules have the
-  same string. It has three parts, `room.field.problem`:
+* `code` names the class of the error: `P100` is the code of errors in settings. Users see the code
+  in the message and search for it.
+* `rule` names the one rule that was broken, such as `samba.horizon.below-owners`. No two rules have
+  the same string. The string has three parts, `room.field.problem`:
   - The *room* is the part of Posse that raises the error: a folder of the package (`policies`), or
     a system by the name of its folder (`samba`, `mpc_contextual`).
   - The field is what the user must change.
@@ -17,9 +18,9 @@ Code that raises an error names the rule:
 
     raise ConfigError("horizon must be ...", rule="samba.horizon.below-owners")
 
-Validators of `posse.core.check` make the rule from their keyword; the room is that of the module
-that calls them. `posse.core.settings` makes rules of pydantic's errors. Errors of rooms without
-rules have an empty `rule`.
+Validators of `posse.core.check` make the rule from their keyword and from the room of the module
+that calls them. `posse.core.settings` turns pydantic's errors into rules. Some rooms have no rules;
+the errors of these rooms have an empty `rule`.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class PosseError(Exception):
         Args:
             text: Rule, value and remedy, in two short sentences.
             rule: The rule that was broken, as `room.field.problem`.
-            field: What the user must change, if it is not the field in `rule`: the full path of a
-                nested setting, or an unknown key.
+            field: What the user must change; by default the field in `rule`. Given for a nested
+                setting (its full path) and for an unknown key.
         """
         super().__init__(text)
         self.rule = rule
@@ -60,11 +61,12 @@ class PosseError(Exception):
         """What the user must change: a setting, a flag or a key."""
         if self._field is not None:
             return self._field
+        # The room comes before the field, and the problem after it.
         return ".".join(self.rule.split(".")[1:-1])
 
     @property
     def text(self) -> str:
-        """The message without the code in brackets, such as [P100]."""
+        """The message alone. `str` puts the code before the message, such as [P100]."""
         return super().__str__()
 
     def __str__(self) -> str:
@@ -76,7 +78,9 @@ class PosseError(Exception):
 
 
 def page_of(code: str) -> str:
-    """Return the page of the documentation about a code and its family.
+    """Return the page of the documentation about a code.
+
+    Codes with the same first digit share a page.
 
     >>> page_of("P110")
     'errors/P100'
@@ -94,12 +98,13 @@ def room_of(module: str) -> str:
     >>> room_of("posse.policies.arms.shipped"), room_of("my_policy")
     ('policies', 'my_policy')
     """
-    package, *folders = module.split(".")
-    if package != "posse" or not folders:
+    package, *inner = module.split(".")
+    if package != "posse" or not inner:
         return package
-    if folders[0] == "systems" and len(folders) > 2:
-        return folders[1]
-    return folders[0]
+    # `systems.samba.settings` is in the folder of a system; `systems.base` belongs to all systems.
+    if inner[0] == "systems" and len(inner) > 2:
+        return inner[1]
+    return inner[0]
 
 
 class ConfigError(PosseError):
@@ -109,13 +114,13 @@ class ConfigError(PosseError):
 
 
 class PolicyError(PosseError):
-    """A policy cannot run in a federation; the message names the property that it lacks."""
+    """A policy cannot run in a federation; the message names the property that the policy lacks."""
 
     code = "P110"
 
 
 class DataError(PosseError):
-    """A data file is missing or malformed, or has too few data."""
+    """A data file is missing or malformed, or has too little data."""
 
     code = "P200"
 
@@ -142,7 +147,7 @@ class ProtocolError(PosseError):
 
 
 class EarlyError(ProtocolError):
-    """A message came too early: the protocol requires messages of other parties before it."""
+    """A message came too early: messages of other parties must come first."""
 
 
 class FrameError(ProtocolError):
@@ -170,7 +175,10 @@ class BudgetError(PosseError):
 
 
 class JournalError(PosseError):
-    """A party's journal cannot be read or written: the disk, its permissions or another process."""
+    """A party's journal cannot be read or written.
+
+    The reason is the disk, its permissions or another process.
+    """
 
     code = "P800"
 
@@ -185,9 +193,9 @@ class LinkError(PosseError):
 
 
 class UnconfirmedError(LinkError):
-    """A party's part is over, but a peer has not confirmed that it received the last messages.
+    """A party's part is over, but a peer has not confirmed the receipt of the last messages.
 
-    Start the party again, so that it can send them again.
+    Start the party again, so that it can send its last messages again.
     """
 
     code = "P820"

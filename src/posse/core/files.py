@@ -1,8 +1,8 @@
 """Files that are written completely or not at all, and checks of who may use a file.
 
-After a crash, a full disk or Ctrl-C there is the old file or the new one, never a part of it. The
-bytes are written to a hidden file in the same folder, which is renamed at the end, or removed after
-an error. A file with secrets is private from its first byte.
+After a crash, a full disk or Ctrl-C, the path names the complete old file or the complete new file.
+The bytes are written to a hidden file in the same folder. At the end, the hidden file gets the name
+of the path; after an error, it is removed. A file with secrets is private from its first byte.
 """
 
 from __future__ import annotations
@@ -51,18 +51,19 @@ def explain_os_error(error: OSError) -> str:
 def open_whole(
     path: str | Path, *, mode: int | None = None, replace: bool = True, durable: bool = True
 ) -> Iterator[BinaryIO]:
-    """Open a file for writing that appears, or replaces an older one, when the block ends.
+    """Open a new file for writing. When the block ends, the file appears at `path`.
 
-    If the block raises an error, nothing changes.
+    If the block raises an error, `path` is as before.
 
     Args:
-        path: The file. If it is a link and `replace` is True, its target is written.
-        mode: Permissions from the first byte on; None for those of any new file (the umask).
+        path: The file. If it is a link and `replace` is True, the target of the link is written.
+        mode: Permissions from the first byte on; None for the usual permissions of a new file.
         replace: Whether to replace an older file.
-        durable: Whether to return only when the file is on the disk.
+        durable: Whether to end the block only when the file is on the disk.
 
     Raises:
-        DataError: The file cannot be written, or it exists and `replace` is False.
+        DataError: The file cannot be written, or it exists and `replace` is False. An OSError in
+            the block is raised as this error too.
 
     >>> with open_whole("no-such-folder/runs.csv") as file:  # doctest: +ELLIPSIS
     ...     _ = file.write(b"run")
@@ -72,20 +73,21 @@ def open_whole(
     exist. ...
     """
     target = Path(os.path.realpath(Path(path).expanduser())) if replace else Path(path)
-    part = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.part")
+    # The name is cut, so that the hidden file's name is not too long for the file system.
+    hidden_file = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.part")
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, "Is a directory")
-        with _create_file(part, mode) as file:
+        with _create_file(hidden_file, mode) as file:
             yield file
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
         if replace:
-            part.replace(target)
+            hidden_file.replace(target)
         else:
-            # `link` fails if the name is taken; a rename would replace the file.
-            os.link(part, target)
+            # `link` fails if a file has the name already; a rename would replace that file.
+            os.link(hidden_file, target)
     except OSError as error:
         if isinstance(error, FileExistsError) and not replace:
             raise DataError(
@@ -96,15 +98,15 @@ def open_whole(
             f"cannot write {path}: {explain_os_error(error)}", rule="core.path.not-writable"
         ) from error
     finally:
-        # What stopped the writing may stop the removal too. The first error is reported.
+        # A disk that failed at writing may fail here too. The first error is the one to report.
         with suppress(OSError):
-            part.unlink(missing_ok=True)
+            hidden_file.unlink(missing_ok=True)
     if durable:
         sync_folder(target.parent)
 
 
 def _create_file(path: Path, mode: int | None) -> BinaryIO:
-    """Make a new file with exactly the permissions `mode`; None means those of any new file."""
+    """Make a new file with exactly the permissions `mode`; None means the usual permissions."""
     if mode is None:
         return path.open("xb")
     file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
@@ -121,21 +123,22 @@ def write_whole(
     replace: bool = True,
     durable: bool = True,
 ) -> None:
-    """Write `data` to a file, completely or not at all. The arguments are those of `open_whole`."""
+    """Write `data` to a file, completely or not at all; `open_whole` explains the arguments."""
     with open_whole(path, mode=mode, replace=replace, durable=durable) as file:
         file.write(data)
 
 
 def sync_data(descriptor: int) -> None:
     """Make the operating system write the data of an open file to the disk."""
-    # macOS has no fdatasync. Look for it at every call, so that a test can remove it.
+    # macOS has no fdatasync. It is looked up at every call, so that a test can remove it.
     getattr(os, "fdatasync", os.fsync)(descriptor)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the operating system write the names of a folder's files to the disk.
+    """Make the operating system write a folder's list of files to the disk.
 
-    Has no effect on file systems that cannot do this.
+    Otherwise a new file could be missing after a crash. Has no effect on file systems that cannot
+    write the list on request.
     """
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
@@ -146,9 +149,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def forbid_core_dumps() -> None:
-    """Keep the memory of this process, with its keys and tokens, from being written to a disk.
+    """Forbid the operating system to write this process's memory to the disk after a crash.
 
-    Has no effect on operating systems that lack the necessary functions.
+    The memory contains keys and tokens. Has no effect on operating systems that lack the necessary
+    functions.
     """
     import ctypes
     import resource
@@ -156,19 +160,19 @@ def forbid_core_dumps() -> None:
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError, AttributeError):
-        # PR_SET_DUMPABLE = 0: other programs cannot dump this process either.
+        # prctl(PR_SET_DUMPABLE, 0): other programs cannot dump this process either.
         ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
 
 
 def make_private_folder(folder: Path) -> None:
     """Make a folder that only its owner may enter.
 
-    A folder that exists already is only checked.
+    If the folder exists already, its permissions stay as they are, and are checked: keys and tokens
+    must not be stored where others may write.
 
     Raises:
         DataError: The folder cannot be made.
-        CertificateError: The folder exists already, and others may write in it, or it belongs to
-            another user. Keys and tokens must not be stored there.
+        CertificateError: Others may write in the folder, or it belongs to another user.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -203,11 +207,13 @@ def read_credential(path: Path, what: str, remedy: str) -> bytes:
 
 
 def check_private(path: Path) -> None:
-    """Check that only its owner, this user or root, may read or write a file with a secret.
+    """Check that only the owner of a file may read or write it, because it holds a secret.
+
+    The owner must be this user or root.
 
     Raises:
-        CertificateError: Others may read or write the file, it belongs to another user, or it
-            cannot be read.
+        CertificateError: Others may read or write the file, it belongs to another user, or its
+            permissions cannot be read.
     """
     status = _file_status(path)
     _check_owner(path, status)
@@ -221,11 +227,13 @@ def check_private(path: Path) -> None:
 
 
 def check_only_owner_writes(path: Path) -> None:
-    """Check that only its owner, this user or root, may write a file; others may read it.
+    """Check that only the owner of a file may write it; others may read it.
+
+    The owner must be this user or root.
 
     Raises:
-        CertificateError: Others may write the file, it belongs to another user, or it cannot be
-            read.
+        CertificateError: Others may write the file, it belongs to another user, or its permissions
+            cannot be read.
     """
     _check_only_owner_writes(path, _file_status(path))
 
@@ -242,7 +250,7 @@ def _check_only_owner_writes(path: Path, status: os.stat_result) -> None:
 
 
 def _check_owner(path: Path, status: os.stat_result) -> None:
-    """Check that a file belongs to this user, or to root, who can change any file anyway."""
+    """Check that a file belongs to this user or to root. Root can change any file anyway."""
     if status.st_uid not in (os.geteuid(), 0):
         raise CertificateError(
             f"{path} belongs to another user (uid {status.st_uid}). Use a folder of your own.",

@@ -3,9 +3,10 @@
 A reward in [0, 1] is a whole number of units of 2^-24. So sums do not depend on the order of the
 rewards, and the sum of 2^29 rewards is exact in a float.
 
-A score of one of K owners becomes x = q 2^b + tie, with q = floor(score 2^40) and b = ceil(log2 K);
-|x| < 2^62. The tie is this owner's place in a random order of the owners, which is drawn again
-for every step. No two owners have the same x, so no two scores compare as equal.
+A score of one of K owners becomes an integer x = q 2^b + place, with q = floor(score 2^40) and
+b = ceil(log2 K). The scores are clipped so that |x| < 2^62. `place` is the owner's place in a
+random order of the owners, which is drawn again for every step. No two owners have the same place,
+so no two scores compare as equal.
 """
 
 from __future__ import annotations
@@ -17,25 +18,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from posse.core.compiled import elementary
+from posse.core.compiled import compiled_scalar
 from posse.core.errors import ConfigError
 
 REWARD_BITS = 24
 REWARD_ONE = 1 << REWARD_BITS
+"""Number of units of a reward of 1."""
 SCORE_BITS = 40
+"""Bits of the fraction of a score."""
 _SCORE_ONE = float(1 << SCORE_BITS)
 _REWARD_UNIT = 1.0 / REWARD_ONE
 
 
-@elementary
+@compiled_scalar
 def to_units(reward: float) -> int:
     """Round a reward in [0, 1] to the nearest unit of 2^-24."""
     return math.floor(reward * REWARD_ONE + 0.5)
 
 
-@elementary
+@compiled_scalar
 def from_units(units: int) -> float:
-    """Return the reward in [0, 1] that is so many units of 2^-24.
+    """Convert a number of units of 2^-24 to a reward in [0, 1].
 
     >>> from_units(to_units(0.25))
     0.25
@@ -46,7 +49,8 @@ def from_units(units: int) -> float:
 class RewardRange(NamedTuple):
     """The least and the largest value that a reward may have.
 
-    Roles compute with (r - low) / (high - low) for a reward r, as whole units of 2^-24.
+    A reward r is scaled to (r - low) / (high - low). Roles compute with the scaled reward, as a
+    whole number of units of 2^-24.
 
     >>> euros = RewardRange.of((-5, 15))
     >>> euros.units([-5, 0, 15]).tolist()
@@ -103,22 +107,26 @@ class RewardRange(NamedTuple):
         return np.floor(scaled * REWARD_ONE + 0.5).astype(np.int64)
 
     def value(self, units: ArrayLike) -> NDArray[np.float64]:
-        """Return the reward of each number of units. This is the inverse of `units`."""
+        """Convert numbers of units back to rewards in [low, high]. The inverse of `units`."""
         return np.asarray(self.low + self.width * (np.asarray(units) / REWARD_ONE))
 
     def running_sums(self, units: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the sum of the rewards up to each one, from their units."""
-        lows = self.low * np.arange(1, len(units) + 1)
-        return np.asarray(lows + self.width * (units.cumsum() / REWARD_ONE))
+        """Return the running sums of rewards: the first reward, the first two, and so on.
+
+        `units` has the number of units of each reward.
+        """
+        # A reward of 0 units is `low`. So the sum of n rewards is n times `low` plus the units.
+        sums_of_low = self.low * np.arange(1, len(units) + 1)
+        return np.asarray(sums_of_low + self.width * (units.cumsum() / REWARD_ONE))
 
     def total(self, units: NDArray[Any]) -> float:
-        """Return the sum of the rewards, from their units."""
+        """Return the sum of rewards; `units` has the number of units of each reward."""
         return self.low * len(units) + self.width * (float(units.sum()) / REWARD_ONE)
 
 
 UNIT_RANGE = RewardRange()
 LARGEST_REWARD = 1e100
-"""Sums of larger rewards would not be finite."""
+"""Sums of larger rewards could be infinite."""
 
 
 def tie_bits(owners: int) -> int:
@@ -126,68 +134,75 @@ def tie_bits(owners: int) -> int:
     return max(1, (owners - 1).bit_length())
 
 
-@elementary
-def tie_place(first_word: int, second_word: int, owner: int, bits: int) -> int:
+@compiled_scalar
+def tie_place(first_word: int, second_word: int, owner: int, place_bits: int) -> int:
     """Return the place of an owner in the tie order of a step: the random order that breaks ties.
 
-    The place is below 2^bits, and different for each owner. Each owner computes its own place
-    without the places of others. Cost: about 0.1 microseconds.
+    The place is below 2^place_bits, and different for each owner. An owner computes its own place
+    without the places of other owners. Cost: about 0.1 microseconds.
 
-    The order is a swap-or-not shuffle of 2^bits places. Each of 24 rounds pairs every place x with
-    x xor k, for a random k > 0, and swaps each pair or not by a separate coin. In a test of 2
-    million shuffles with 3 to 6 owners, all orders came equally often.
+    The order is a swap-or-not shuffle of 2^place_bits places. It has 24 rounds. In each round, a
+    random k > 0 pairs every place x with the place x xor k, and a coin for each pair decides
+    whether the two places are swapped. In a test of 2 million shuffles with 3 to 6 owners, all
+    orders came equally often.
 
     Args:
-        first_word: A random word of the step, from which the keys of all rounds follow.
+        first_word: A random word of the step.
         second_word: A second random word of the step.
         owner: Number of the owner.
-        bits: Width of a place: `tie_bits`.
+        place_bits: Width of a place: `tie_bits`.
 
     Reference: Hoang, Morris, Rogaway: An enciphering scheme based on a card shuffle, CRYPTO 2012.
     """
-    last = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
+    last_place = (np.uint64(1) << np.uint64(place_bits)) - np.uint64(1)
     step_key = np.uint64(second_word)
     place = np.uint64(owner)
     state = np.uint64(first_word)
     for _ in range(24):
-        # Multiplying and shifting mixes the bits, so that each round has another random state.
+        # Multiplying and shifting mixes the bits, so that each round has a new random state.
         state = (state ^ (state >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9) + step_key
         state = state ^ (state >> np.uint64(32))
-        # k is random in [1, last]: the upper 24 bits of the state are a fraction in [0, 1).
-        k = np.uint64(1) + ((state >> np.uint64(40)) * last >> np.uint64(24))
-        other = place ^ k
-        # The larger place identifies the pair, so that both places get the same coin: the highest
-        # bit after two multiplications that mix the bits.
-        coin = (max(place, other) ^ state) * np.uint64(0x94D049BB133111EB)
-        coin = (coin ^ (coin >> np.uint64(31))) * np.uint64(0xD6E8FEB86659FD93)
-        if coin >> np.uint64(63):
-            place = other
+        # k is random in [1, last_place]: the upper 24 bits of the state are a fraction in [0, 1).
+        k = np.uint64(1) + ((state >> np.uint64(40)) * last_place >> np.uint64(24))
+        partner = place ^ k
+        # The larger place identifies the pair, so both places of a pair get the same coin. The coin
+        # is the highest bit after two multiplications that mix the bits.
+        mixed = (max(place, partner) ^ state) * np.uint64(0x94D049BB133111EB)
+        mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0xD6E8FEB86659FD93)
+        coin = mixed >> np.uint64(63)
+        if coin:
+            place = partner
     return np.int64(place)  # type: ignore[return-value]
 
 
-@elementary
-def clip_score(score: float, bits: int) -> float:
-    """Clip a score to |score| < 2^(62 - SCORE_BITS - bits): `comparable_score` needs this.
+@compiled_scalar
+def clip_score(score: float, place_bits: int) -> float:
+    """Clip a score, so that `comparable_score` returns an integer between -2^62 and 2^62.
 
-    `bits` is the width of the tie (`tie_bits`).
+    `place_bits` is the width of a place in the tie order (`tie_bits`).
     """
-    limit = float(np.int64(1) << np.int64(62 - SCORE_BITS - bits))
+    # The integer has `SCORE_BITS` bits for the fraction of the score, and then the place.
+    limit = float(np.int64(1) << np.int64(62 - SCORE_BITS - place_bits))
     below_limit = limit * (1.0 - 2.0**-53)
     return min(max(score, -below_limit), below_limit)
 
 
-@elementary
-def comparable_score(score: float, place: int, bits: int) -> int:
-    """Return the integer that is compared instead of a score: floor(score 2^40) 2^bits + place.
+@compiled_scalar
+def comparable_score(score: float, place: int, place_bits: int) -> int:
+    """Return the integer that is compared instead of a score.
+
+    The integer is floor(score 2^40) 2^place_bits + place.
 
     Args:
-        score: The score, clipped by `clip_score`, so that the integer is between -2^62 and 2^62.
+        score: The score, clipped by `clip_score`.
         place: The owner's place in the tie order (`tie_place`).
-        bits: Width of a place (`tie_bits`).
+        place_bits: Width of a place (`tie_bits`).
     """
     q = np.int64(math.floor(score * _SCORE_ONE))
-    return (q << np.int64(bits)) + np.int64(place)  # type: ignore[return-value]
+    return (q << np.int64(place_bits)) + np.int64(place)  # type: ignore[return-value]
 
 
 MAX_OWNERS = 4096
-"""With more owners, the tie order would leave too few bits for the scores."""
+"""With more owners, a place in the tie order would have so many bits that scores above 1000 would
+be clipped.
+"""

@@ -8,13 +8,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Listing:
-    """A list of policies, data or the like: a table for people, and plain data for programs."""
+    """A list of policies or data, for example: a table for people, and plain data for programs."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     entries: tuple[dict[str, Any], ...]
-    """One per item, as `--json` prints it. Rows about custom policies or data have no entry."""
+    """One per item of the list, as `--json` prints the item. Rows of the table that explain custom
+    policies or data have no entry.
+    """
     notes: tuple[str, ...] = ()
     numeric: tuple[int, ...] = ()
-    """Columns of the table that hold numbers."""
+    """Positions of the columns that hold numbers."""

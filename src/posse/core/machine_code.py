@@ -1,12 +1,13 @@
 """Machine code on disk, in a folder whose name is a digest of the source.
 
-numba can store compiled functions itself, with two faults. It checks only the source file of a
-function, so it returns old code after a change in another function that this one calls. And if two
-processes save code for different argument types of one function at the same time, each may later
-load the code of the other. Here the name of the folder is a digest of everything that the code
-depends on, and a lock lets only one process at a time load or compile a function.
+numba's own store of compiled functions has two faults. numba checks only the source file of a
+function, so it loads old code after a change in a function of another file that the function calls.
+And if two processes save code of one function for different argument types at the same time, each
+process may later load the code of the other process. Here the name of the folder is a digest of
+everything that the code depends on, and a lock lets only one process at a time load or compile a
+function.
 
-This module is imported when something is compiled, because importing numba takes a third of a
+This module is imported only when a function is compiled, because importing numba takes a third of a
 second.
 """
 
@@ -30,14 +31,16 @@ from numba.core.caching import FunctionCache
 
 _CONFIG: Any = numba.config
 MAX_WAIT = 120.0
-"""Seconds to wait for another process that compiles the same function; then both compile it."""
+"""Seconds to wait for another process that compiles a function; then this process compiles it too.
+"""
 _POLL_SECONDS = 0.02
+"""Seconds between two tries to take a lock."""
 
 
 def open_cache(function: Callable[..., Any]) -> SourceCache | None:
     """Make the folder for a function's machine code, and return the function's cache.
 
-    Returns None if no folder can be written: then the code is not stored.
+    Returns None if no folder can be written. The caller then does not store the code.
     """
     digest = source_digest(function)
     for parent in _cache_folders():
@@ -52,7 +55,7 @@ def open_cache(function: Callable[..., Any]) -> SourceCache | None:
 
 
 def _cache_folders() -> list[Path]:
-    """Return the folders that may hold machine code; the first that can be written is used."""
+    """Return the folders that may hold machine code. The caller uses the first writable one."""
     if _CONFIG.CACHE_DIR:  # the environment variable NUMBA_CACHE_DIR
         return [Path(_CONFIG.CACHE_DIR)]
     package = Path(__file__).resolve().parents[1]
@@ -64,11 +67,12 @@ class SourceCache(FunctionCache):
     """numba's cache of one function, in the folder of one version of the sources.
 
     numba calls `load_overload` when it needs the code of a *signature*: a combination of argument
-    types. If that returns None, numba compiles the code and calls `save_overload`. From the one
-    call to the other this process keeps the function's lock, so that no other process compiles and
-    saves the function meanwhile. Threads need no lock here: numba holds its own.
+    types. If `load_overload` returns None, numba compiles the code and calls `save_overload`.
+    Between these two calls this process holds the function's lock, so that no other process
+    compiles and saves the function meanwhile. Threads need no lock here, because numba has a lock
+    for them.
 
-    If the disk is full, read-only or damaged, the function is compiled again; there is no error.
+    If the disk is full, read-only or damaged, the function is compiled again, without an error.
     """
 
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
@@ -76,26 +80,29 @@ class SourceCache(FunctionCache):
             super().__init__(function)
         self._lock_path = Path(self.cache_path) / f"{function.__qualname__}.lock"
         self._lock: int | None = None
+        """Descriptor of the locked file; None without the lock."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the stored code of a signature; None if this process must compile the function.
+        """Return the stored code of a signature.
 
-        If it returns None, this process holds the lock of the function until `save_overload`.
+        Returns None if this process must compile the function. Then this process usually holds the
+        function's lock until `save_overload`.
         """
         self._take_lock()
         code = None
         with suppress(OSError):
             try:
                 code = super().load_overload(sig, target_context)
-            except (EOFError, pickle.UnpicklingError):  # a crash of the machine cut the file off
-                self.flush()  # removes the code of all signatures
+            except (EOFError, pickle.UnpicklingError):
+                # The machine crashed while it wrote the file. Remove the code of all signatures.
+                self.flush()
         if code is not None:
             self._release_lock()
         return code
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Save the code of a signature and release the lock; without the lock, save nothing."""
-        # `load_overload` took the lock, unless it waited too long or the disk cannot be written.
+        """Save the code of a signature, and release the lock. Without the lock, save nothing."""
+        # There is no lock if `load_overload` waited too long, or if the disk cannot be written.
         if self._lock is None:
             return
         try:
@@ -106,6 +113,7 @@ class SourceCache(FunctionCache):
 
     def _take_lock(self) -> None:
         """Take the lock of this function, or continue without it after `MAX_WAIT` seconds."""
+        # If a compilation failed, `save_overload` was not called, and the lock is still taken.
         if self._lock is not None:
             return
         try:
@@ -119,19 +127,23 @@ class SourceCache(FunctionCache):
             os.close(lock)
 
     def _release_lock(self) -> None:
-        """Let other processes work on this function: closing the file releases its lock."""
+        """Let other processes load or compile this function."""
         if self._lock is not None:
-            os.close(self._lock)
+            os.close(self._lock)  # releases the lock of the file
             self._lock = None
 
 
 def _wait_for_lock(descriptor: int) -> bool:
-    """Lock an open file for this process; return False if that is impossible or takes too long."""
+    """Lock an open file for this process, waiting for other processes at most `MAX_WAIT` seconds.
+
+    Returns whether the file is locked. False also means that the file system has no locks.
+    """
     deadline = monotonic() + MAX_WAIT
     while monotonic() < deadline:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):  # POSIX allows both for a lock that is taken
+        except (BlockingIOError, PermissionError):
+            # Another process has the lock: POSIX allows either error for this.
             sleep(_POLL_SECONDS)
         except OSError:
             return False
@@ -142,7 +154,7 @@ def _wait_for_lock(descriptor: int) -> bool:
 
 @contextmanager
 def _use_cache_dir(folder: Path) -> Iterator[None]:
-    """Inside the block, new caches of numba store their functions in this folder."""
+    """Inside the block, every new cache of numba stores its functions in this folder."""
     previous = _CONFIG.CACHE_DIR
     _CONFIG.CACHE_DIR = str(folder)
     try:
@@ -155,9 +167,10 @@ def _use_cache_dir(folder: Path) -> Iterator[None]:
 
 
 def source_digest(function: Callable[..., Any]) -> str:
-    """Return a digest of a function's code, the functions it calls and the globals it uses.
+    """Return a digest of a function's code, of the functions it calls, and of the globals it uses.
 
-    The code is read from memory, because an upgrade may have replaced the files after the import.
+    The code is read from memory, because an upgrade of Posse may have replaced the files after the
+    import.
     """
     digest = hashlib.sha256()
     waiting = [function]
@@ -182,10 +195,11 @@ def source_digest(function: Callable[..., Any]) -> str:
 def _used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield name and value of each global that a function may use.
 
-    If such a global is a module of posse, its attributes that the function may use are yielded too.
-    Some of these may not be used. Then a change of them compiles the function again without need.
+    If the global is a module of posse, the attributes of the module that the function may use are
+    yielded too. The function may in fact not use all of them: if an unused one changes, the
+    function is compiled again without need.
     """
-    # co_names has the names of globals and of attributes, so each name is tried as both.
+    # `co_names` does not tell which names are globals and which are attributes: try both.
     names = function.__code__.co_names
     for name in names:
         if name not in function.__globals__:
@@ -199,13 +213,13 @@ def _used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _describe_code(code: CodeType) -> tuple[object, ...]:
-    """Return what differs between two functions that numba compiles to different code."""
+    """Return the parts of a function's code that decide what numba compiles it to."""
     constants = [_describe(constant) for constant in code.co_consts]
     return code.co_code, code.co_names, code.co_varnames, constants
 
 
 def _describe(value: object) -> object:
-    """Return an object whose `repr` is the same in every process, and differs if `value` does."""
+    """Return an object whose `repr` identifies `value`, and is the same in every process."""
     if isinstance(value, CodeType):
         return _describe_code(value)
     if isinstance(value, tuple):

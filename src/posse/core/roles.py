@@ -1,10 +1,11 @@
 """Roles: the part of each party in a protocol. A role takes a message and returns actions.
 
-A role opens no socket, reads no clock and starts no loop. Its actions are messages for other
-parties and *effects*: requests to the world (`Ask`: pull an arm) and notes for its operator
-(`Note`: a step is over). A runtime delivers the messages, carries out the effects, and delivers the
-world's answers. So one implementation of a role runs in memory, in processes, over a network, one
-message at a time, and with injected faults.
+A role opens no socket, reads no clock and starts no loop. The actions that a role returns are
+messages for other parties and *effects*. An effect is a request to the world (`Ask`), such as to
+pull an arm, or a note for the party's operator (`Note`), such as the end of a step. A runtime
+delivers the messages, carries out the effects, and delivers the world's answers. So one
+implementation of a role runs in memory, in processes, over a network, one message at a time, and
+with injected faults.
 """
 
 from __future__ import annotations
@@ -18,72 +19,77 @@ import msgspec
 from posse.core.errors import ProtocolError
 
 WORLD = "world"
-"""Name of the sender of the world's answers. The world pays rewards; it is no party."""
+"""The sender of the world's answers. The world pays rewards, and is not a party."""
 OPERATOR = "operator"
-"""Name of the sender of requests of a party's own operator: the person who runs the party."""
+"""The sender of requests from a party's own operator, who is the person that runs the party."""
 DURABLE = "durable"
-"""Kind of a note: first store all received messages on the disk, then send the messages after it.
+"""Kind of a note in a list of actions.
 
-A role needs this note before messages that depend on the order in which messages of different
-parties arrived.
+The runtime stores all received messages on the disk before it sends the messages that follow the
+note. A role puts the note before messages whose content depends on the order in which messages of
+different parties arrived.
 """
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag="Message", gc=False):
-    """What one party sends to another; encoded as a tagged msgpack array."""
+    """What one party sends to another party. It is encoded as a tagged msgpack array."""
 
 
 Send: TypeAlias = tuple[str, str, Message]
 """Sender, receiver and message."""
 
 
-class Many(msgspec.Struct, frozen=True, gc=False):
-    """Action: send many messages of one type and encoded size. All receivers are of one class."""
+class SendMany(msgspec.Struct, frozen=True, gc=False):
+    """Action: send many messages that have one type and one encoded size.
+
+    The roles of all receivers have one class.
+    """
 
     sends: list[Send]
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True, tag="Ask", gc=False):
-    """Effect: a request that only the world can answer; the answer goes to the party that asks."""
+    """Effect: a party's request that only the world can answer."""
 
     awaits: ClassVar[str] = "a reward"
     """What the party waits for, in words."""
     party: str
-    """The party that asks."""
+    """The party that asks, and that receives the answer."""
 
 
 class Pull(Ask, frozen=True, array_like=True, tag="Pull", gc=False):
-    """Pull an owner's arm for the `number`-th time (from 0); the world answers with a `Reward`."""
+    """Pull an owner's arm; the world answers with a `Reward`."""
 
     number: int
+    """Number of this pull among the owner's pulls, from 0."""
 
 
 class Reward(Message, frozen=True, array_like=True, tag="Reward", gc=False):
     """The world's answer to a `Pull`."""
 
     number: int
-    """The `number` of that `Pull`."""
+    """The `number` of the `Pull` that is answered."""
     units: int
     """The reward, in units of 2^-24 (`posse.core.fixed`)."""
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
-    """Effect: what an operator may know, such as the end of a step or the result of the run."""
+    """Effect: news for an operator, such as the end of a step or the result of the run."""
 
     party: str
-    """The party whose operator may know it."""
+    """The party whose operator may know the news."""
     kind: str
     """What happened, in one word."""
     step: int
     value: object = None
-    """Details; their type depends on `kind`."""
+    """Details of the news. Their type depends on `kind`."""
 
 
-Action: TypeAlias = Send | Many | Ask | Note
+Action: TypeAlias = Send | SendMany | Ask | Note
 
 
 class Entry(NamedTuple):
-    """A message that was delivered, with its size and its time: one entry of a transcript."""
+    """One entry of a transcript: a message that was delivered."""
 
     number: int
     """Position of the message among all messages of the run, from 0."""
@@ -98,26 +104,30 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """What some parties together saw of a run: the knowledge of an adversary who controls them."""
+    """What some parties together saw of a run: what an adversary who controls them knows."""
 
     parties: tuple[str, ...]
     entries: Sequence[Entry]
-    """Messages that one of these parties sent or received, in order, with the world's answers."""
+    """All messages that one of these parties sent or received, in order, including the world's
+    answers.
+    """
     secrets: Mapping[str, Mapping[str, Any]]
-    """Each party's own state with its secrets (`Role.save`)."""
+    """The state of each of these parties, which contains its secrets (`Role.save`)."""
     public: Mapping[str, Any]
-    """The terms that everybody knows."""
+    """The terms of the run, which everybody knows."""
     forgotten: int = 0
-    """Number of the first messages that are missing, because the transcript was full."""
+    """How many messages are missing at the beginning, because the transcript was full."""
 
 
 class Role(Protocol):
     """One party's part of a protocol.
 
     A role is deterministic: with the same arguments and messages it reaches the same state and
-    returns equivalent actions. They may differ in bytes that no party depends on (nonces,
-    encapsulations, signatures, the randomness of a ciphertext). So a runtime can restore a party:
-    it loads the party's last snapshot, and delivers the messages that came after it again.
+    returns equivalent actions. Equivalent actions may differ only in bytes that no party depends on
+    (nonces, encapsulations, signatures, the randomness of a ciphertext).
+
+    So a runtime can restore a party: it loads the party's last snapshot, and then repeats the
+    delivery of all messages that came after the snapshot.
     """
 
     @property
@@ -129,7 +139,7 @@ class Role(Protocol):
         """The kind of role: owner, controller, comp, customer, ..."""
 
     def start(self) -> Sequence[Action]:
-        """Return what the party does before it has received anything."""
+        """Return the actions of the party before its first message arrives."""
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message, and return the actions that follow.
@@ -137,51 +147,56 @@ class Role(Protocol):
         Raises:
             ProtocolError: The protocol does not allow the message; the state has not changed.
             EarlyError: The message is allowed only after messages of other parties. The runtime
-                stores the message for later. This happens after a party lost power: some peers
-                continue to send before all peers have sent the lost messages again.
+                stores the message for later. A message can be too early after this party lost
+                power: one peer continues to send before another peer has repeated the messages
+                that were lost.
         """
 
-    # A role may also have `brings`, a message with data that may change during the run, such as a
-    # price list. Its operator's new data come through `receive`, also before the start.
+    # Optional: the attribute `brings`, a message with data of the party that may change during the
+    # run, such as a price list. When the operator changes the data, `receive` gets the new message,
+    # even before the start.
 
-    # A class of roles may also have `receive_all(roles, sends, asked)`, for runtimes with many
-    # roles in one process. It does what `receive` of each role would do with these messages, one
-    # after the other, and appends the actions.
+    # Optional: a static method `receive_all(roles, sends, actions)`, for runtimes that have many
+    # roles in one process. `roles` are all roles by name. For each message in `sends`, one after
+    # the other, it does what `receive` of the receiver would do, and appends the resulting actions
+    # to the list `actions`.
 
     @property
     def finished(self) -> bool:
-        """Whether the role's part is over: it waits for no message and will send none."""
+        """Whether the role's part is over: the role waits for no message and will send none."""
 
     def state(self) -> dict[str, object]:
-        """Return what the operator of this party may see, such as its sum of rewards.
+        """Return names and values that the operator of this party may see.
 
-        It never has keys, masks, tokens or seeds; `save` and `reveal` return those. Status pages
-        and the studio show it as names and values. If the role knows how far the run is, it has the
-        names `step`, `horizon` and `unit` ("pull", "round").
+        For example, the party's sum of rewards. Status pages and the studio show these values. If
+        the role knows how far the run is, the dictionary has the names `step`, `horizon` and `unit`
+        ("pull", "round"). The dictionary never has keys, masks, tokens or seeds; `save` and
+        `reveal` return those.
         """
 
     def reveal(self) -> object:
         """Return the private state of this role, for drawings and attacks in simulations.
 
-        They use this instead of the role's private attributes. Each class of roles has its own
-        frozen dataclass for this state. It may share objects with the role: do not change them.
+        Drawings and attacks read this state instead of the role's private attributes. Each class of
+        roles has its own frozen dataclass for the state. The state may share objects with the role:
+        do not change them.
 
         Raises:
             ProtocolError: The role is in a deployed party (`forbid_reveal`).
         """
 
     def save(self) -> dict[str, Any]:
-        """Return the whole state for `load`, without what follows from the role's arguments.
+        """Return the state of this role for `load`.
 
-        The state is as secret as the arguments. It consists of plain values that msgpack can
-        encode: None, bool, int in [-2^63, 2^64), float, str, bytes, list and dict with str keys.
-        Roles in the same state save equal values.
+        Left out is what follows from the role's arguments. The state is as secret as the arguments.
+        It consists of plain values that msgpack can encode: None, bool, int in [-2^63, 2^64),
+        float, str, bytes, list and dict with str keys. Roles in the same state return equal values.
         """
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Restore a state that `save` returned; it may have been stored with msgpack.
+        """Restore a state that `save` returned; the state may have been stored with msgpack.
 
-        A new role with the same arguments then behaves as the role that was saved.
+        After `load`, a new role with the same arguments behaves like the role that was saved.
 
         Raises:
             JournalError: `saved` is damaged, or belongs to another party, kind or run. The role
@@ -190,7 +205,10 @@ class Role(Protocol):
 
 
 def forbid_reveal(role: Role) -> None:
-    """Make `reveal` of this role raise. Code that deploys a role calls this before all else."""
+    """Make `reveal` of this role raise an error.
+
+    Code that deploys a role calls this function before it uses the role.
+    """
 
     def refuse_to_reveal() -> NoReturn:
         raise ProtocolError(

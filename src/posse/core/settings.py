@@ -1,9 +1,11 @@
-"""Settings: one pydantic model, whether they come from a TOML file, from flags or from Python.
+"""Settings: one pydantic model for values from a TOML file, from flags and from Python.
 
-Values of flags win over the file. Unknown keys are errors that suggest the nearest known one.
+A value of a flag wins over a value in the file. An unknown key is an error, which suggests the
+nearest known key.
 
-A setting may have *aliases*: other words for it, such as a paper's own word `budget` for `horizon`.
-The value of a setting may be a table whose *parts* have aliases too: `offers` for `data.offers`.
+A setting may have *aliases*: other words for the setting, such as `budget` for `horizon`, which is
+the word of a paper. The value of a setting may be a table. The *parts* of the table may have
+aliases too, such as `offers` for `data.offers`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from posse.core.check import did_you_mean, suggestion
 from posse.core.errors import ConfigError, DataError, room_of
 
 T = TypeVar("T")
-NOTHING = "(?!)"
+MATCH_NOTHING = "(?!)"
 """Pattern that matches no text."""
 
 
@@ -32,18 +34,19 @@ NOTHING = "(?!)"
 class External:
     """Marks a setting whose value can import code or open a file.
 
-    A server that takes settings from requests checks these values before it makes the settings:
-    `Annotated[str, External("linear|cnn")]`.
+    For example, `Annotated[str, External("linear|cnn")]` marks a setting for which only 'linear' and
+    'cnn' are safe. A server that takes settings from requests checks the values of such settings
+    before it makes the settings.
     """
 
-    built_in: str = NOTHING
+    built_in: str = MATCH_NOTHING
     """Pattern of the safe values, which name something in Posse. By default no value is safe."""
     path: bool = False
-    """Whether the type of the setting holds a path."""
+    """Whether the type of the setting contains Path."""
 
     @classmethod
     def except_for(cls, names: Iterable[str]) -> External:
-        """Return a mark for a setting whose values are external, except for these names.
+        """Return a mark for a setting that has only these names as safe values.
 
         >>> External.except_for(["uniform", "embedded:jester"]).built_in
         'uniform|embedded:jester'
@@ -78,9 +81,9 @@ class Settings(BaseModel):
     )
 
     aliases: ClassVar[Mapping[str, str]] = {}
-    """Other words for settings, each with the field that it means, or with field.part."""
+    """Other words for settings, each with the field or the part (`field.part`) that it means."""
     absent: ClassVar[Mapping[str, str]] = {}
-    """Names that a user may try although they are not settings (any more), each with the remedy."""
+    """Names that a user may try although they are not settings, with the remedy for each name."""
     panel: ClassVar[str] = "The run"
     """Heading under which help lists the settings that a class declares."""
     panels: ClassVar[Mapping[str, str]] = {}
@@ -91,10 +94,11 @@ class Settings(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Add the aliases, headings and help of the classes that this one derives from."""
+        """Add the aliases, headings and help of the base classes to those of a new class."""
         super().__pydantic_init_subclass__(**options)
         for name in ("aliases", "absent", "panels", "part_help"):
             merged: dict[str, str] = {}
+            # From the most general base to `cls` itself, so that a derived class wins.
             for base in reversed(cls.__mro__):
                 merged |= vars(base).get(name) or {}
             setattr(cls, name, merged)
@@ -132,11 +136,11 @@ class Settings(BaseModel):
 
     @classmethod
     def merged(cls, base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `base` with `changes`, which win.
+        """Return the values in `base`, changed by `changes`.
 
-        A field and its aliases count as the same setting. An alias may stand for a part of a table
-        (`field.part`); such tables are merged part by part. The result has the words that the user
-        chose, because errors repeat them.
+        A field and its aliases count as the same setting. An alias may mean a part of a table
+        (`field.part`); a table whose parts have aliases is merged part by part. The keys of the
+        result are the words that the user chose, because errors repeat these words.
         """
         merged = dict(changes)
         changed_fields = cls._resolve_aliases(changes)
@@ -145,21 +149,27 @@ class Settings(BaseModel):
             if field not in changed_fields:
                 merged[word] = value
                 continue
-            table = changed_fields[field]
-            if not isinstance(table, Mapping):  # the change replaces the whole field
+            new_value = changed_fields[field]
+            # A new value that is not a table replaces the whole field: drop the old value.
+            if not isinstance(new_value, Mapping):
                 continue
-            if part and part not in table:  # only other parts of the table change
+            if part and part not in new_value:
+                # `word` means one part of the table, and this part does not change.
                 merged[word] = value
             elif isinstance(value, Mapping) and field in cls._fields_with_parts():
-                # If the changes have a word for this table, use it: two words would be an error.
+                # `value` is the whole table: keep its parts that do not change. If the changes
+                # have a word for the table, use this word, because two words would be an error.
                 table_word = cls._word_for_field(field, changes) or word
-                unchanged = {name: each for name, each in value.items() if name not in table}
-                merged[table_word] = {**unchanged, **merged.get(table_word, {})}
+                kept_parts = {name: old for name, old in value.items() if name not in new_value}
+                merged[table_word] = {**kept_parts, **merged.get(table_word, {})}
         return merged
 
     @classmethod
     def _word_for_field(cls, field: str, values: Mapping[str, Any]) -> str | None:
-        """Return the key in `values` for a field: its name or an alias; None without a value."""
+        """Return the key in `values` that means a field; None if no key does.
+
+        The key is the name of the field or an alias.
+        """
         for word in values:
             if cls.aliases.get(word, word) == field:
                 return word
@@ -167,37 +177,42 @@ class Settings(BaseModel):
 
     @classmethod
     def _fields_with_parts(cls) -> set[str]:
-        """Return the fields whose value may be a table of parts; each part has an alias."""
+        """Return the fields whose value may be a table with parts that have aliases."""
         return {path.partition(".")[0] for path in cls.aliases.values() if "." in path}
 
     @classmethod
     def _resolve_aliases(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values by the names of their fields, with parts in the table of their field.
+        """Return the values, with each alias replaced by the name of its field.
+
+        The value of an alias of a part is put into the table of the field: `offers` with the value
+        5 becomes `data` with the value {"offers": 5}.
 
         Raises:
-            ConfigError: Two words name the same field, or the same part.
+            ConfigError: Two words name the same field or the same part. Or one word names a part of
+                a field, and the value of the field itself is not a table.
         """
-        fields = {word: value for word, value in values.items() if word not in cls.aliases}
-        user_words = {field: field for field in fields}  # the user's word for each field
+        field_values = {word: value for word, value in values.items() if word not in cls.aliases}
+        # For each field, the word that the user gave for it.
+        user_words = {field: field for field in field_values}
         for alias in [word for word in values if word in cls.aliases]:
             field, _, part = cls.aliases[alias].partition(".")
             value = values[alias]
             if not part:
-                if field in fields:
+                if field in field_values:
                     raise cls._named_twice_error(alias, user_words[field])
-                fields[field] = value
+                field_values[field] = value
                 user_words[field] = alias
             elif value is not None:  # None means that the part is not set
-                table = fields.get(field, {})
+                table = field_values.get(field, {})
                 if not isinstance(table, Mapping) or part in table:
                     raise cls._named_twice_error(alias, user_words[field])
-                fields[field] = {**table, part: value}
+                field_values[field] = {**table, part: value}
                 user_words.setdefault(field, alias)
-        return fields
+        return field_values
 
     @classmethod
     def _named_twice_error(cls, alias: str, word: str) -> ConfigError:
-        """Return the error for an alias of a field that the user has named by `word` already."""
+        """Return the error for an alias of a field that the user has already named by `word`."""
         field, _, part = cls.aliases[alias].partition(".")
         meaning = f"a part of {field}" if part else f"another word for {field}"
         both = "both" if word == field else f"{word} too"
@@ -210,8 +225,8 @@ class Settings(BaseModel):
     def external_mark(cls, name: str) -> External | None:
         """Return the `External` mark of a setting; None if its values are only data.
 
-        A setting whose type contains Path counts as marked. So does an unmarked setting whose type
-        contains Any or object: its value may be anything.
+        A setting whose type contains Path counts as marked. A setting whose type contains Any or
+        object counts as marked too, because its value may be anything.
         """
         field = cls.model_fields[name]
         types_and_marks = [*field.metadata, *_types_in(field.annotation)]
@@ -220,48 +235,55 @@ class Settings(BaseModel):
         for member in types_and_marks:
             if isinstance(member, External):
                 return member
-        return External() if Any in types_and_marks or object in types_and_marks else None
+        may_be_anything = Any in types_and_marks or object in types_and_marks
+        return External() if may_be_anything else None
 
     @classmethod
     def heading(cls, name: str) -> str:
         """Return the heading under which help lists a setting."""
         if name in cls.panels:
             return cls.panels[name]
-        # A derived class may declare a setting again; the class that declared it first decides.
+        # A derived class may declare a setting again. The class that declared the setting first
+        # decides, by its own `panel` and not by an inherited one.
         bases = reversed(cls.__mro__)
         declared_by = next((base for base in bases if name in inspect.get_annotations(base)), cls)
         return str(vars(declared_by).get("panel", Settings.panel))
 
     def but(self, **changes: Any) -> Self:
-        """Return a copy with these values changed, checked like new settings."""
+        """Return a copy with these values changed. The copy is checked like new settings."""
+        # Fields that were not set get their default again.
         values = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**self.merged(values, changes))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return `but(**update)`. This replaces pydantic's copy, which would keep the cache.
+        """Return `but(**update)`. The copy of pydantic would keep the cache.
 
-        `deep` has no effect: settings do not change.
+        `deep` has no effect, because settings do not change.
         """
         return self.but(**(update or {}))
 
     def __getstate__(self) -> dict[Any, Any]:
+        # The cache is not pickled: its values follow from the settings.
         return {**super().__getstate__(), "__pydantic_private__": {"_cache": {}}}
 
     def __eq__(self, other: object) -> bool:
+        # pydantic would compare the caches too.
         return type(self) is type(other) and self.__dict__ == other.__dict__
 
     def __hash__(self) -> int:
+        # Values such as lists have no hash, but every value has a text.
         return hash(repr(self))
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """Sentences about rows or columns of the data that were left out when they were read."""
+        """Sentences about rows and columns that were left out when the data was read."""
         return ()
 
-    def once(self, name: str, make: Callable[[], T]) -> T:
-        """Return what `make` returns, and call it only the first time for this `name`.
+    def cached(self, name: str, make: Callable[[], T]) -> T:
+        """Return the result of `make`, which is called only once for each `name`.
 
-        This is for results that depend on these settings alone, such as data that load slowly.
+        Use this for a result that depends on these settings alone and takes long to make, such as
+        data that is read from a file.
         """
         if name not in self._cache:
             self._cache[name] = make()
@@ -272,26 +294,31 @@ class Settings(BaseModel):
         return self.model_dump(mode="json")
 
     def _first_mistake(self, error: ValidationError, values: Mapping[str, Any]) -> ConfigError:
-        """Return an error for the first mistake that pydantic found, in the user's words."""
+        """Return an error for the first mistake that pydantic found.
+
+        The message has the user's words, and the error's `field` has the path of the setting.
+        """
         mistakes = error.errors(include_url=False)
-        # A missing setting is reported last: often the user gave it, misspelt.
+        # Report a missing setting last: if its name is misspelt, the unknown name is the mistake.
         mistake = next((each for each in mistakes if each["type"] != "missing"), mistakes[0])
+        # A mistake that concerns several settings has no location.
         path = ".".join(map(str, mistake["loc"])) or "configuration"
-        words = {field: alias for alias, field in self.aliases.items() if alias in values}
-        name = words.get(path, path)
+        user_words = {field: alias for alias, field in self.aliases.items() if alias in values}
+        user_word = user_words.get(path, path)
         room = room_of(type(self).__module__)
         if mistake["type"] == "extra_forbidden":
-            names = (*type(self).model_fields, *self.aliases)
-            text = f"unknown setting '{name}'.{suggestion(name, names)}"
-            return ConfigError(text, rule=f"{room}.settings.unknown", field=name)
+            known_words = (*type(self).model_fields, *self.aliases)
+            text = f"unknown setting '{user_word}'.{suggestion(user_word, known_words)}"
+            return ConfigError(text, rule=f"{room}.settings.unknown", field=user_word)
+        # The rule names only the setting; the error's `field` is the path to the wrong part of it.
         field = path.partition(".")[0]
         problem = _PROBLEMS.get(mistake["type"], "invalid")
-        text = _describe_mistake(name, mistake)
+        text = _describe_mistake(user_word, mistake)
         return ConfigError(text, rule=f"{room}.{field}.{problem}", field=path)
 
 
 def _describe_mistake(name: str, mistake: ErrorDetails) -> str:
-    """Return the message for a mistake that pydantic found in the setting `name`."""
+    """Return the message of an error about a mistake that pydantic found in the setting `name`."""
     kind = mistake["type"]
     if kind == "missing":
         return f"{name} is needed and was not given."
@@ -300,7 +327,7 @@ def _describe_mistake(name: str, mistake: ErrorDetails) -> str:
         return f"{name} must be {_BOUNDS[kind].format(**mistake['ctx'])}, got {value!r}."
     message = mistake["msg"]
     expected = message.removeprefix("Value error, ").removeprefix("Input should be ")
-    # pydantic's message about a choice lists all choices, so only the nearest one is added.
+    # pydantic's message about a choice lists all choices. Only the nearest choice is added to it.
     choices = re.findall(r"'([^']*)'", message) if kind == "literal_error" else []
     nearest = did_you_mean(str(value), tuple(choices))
     return f"{name} must be {expected}, got {value!r}.{nearest}"
@@ -336,7 +363,7 @@ def read_toml(path: Path | str) -> dict[str, Any]:
 
     Raises:
         DataError: The file cannot be read.
-        ConfigError: It is not TOML; the message names the line.
+        ConfigError: The file is not TOML; the message names the line.
     """
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
 """Snapshots: the saved states of roles, each with the party and the run that it belongs to.
 
-Each class of roles has its own subclass of `Snapshot` for its state. `pack` turns a snapshot into
-plain values, and `unpack` makes a snapshot of them. `unpack` raises an error for values of a wrong
-type, and for those of another party or run.
+Each class of roles has its own subclass of `Snapshot` for the state of a role. `pack` turns a
+snapshot into plain values, and `unpack` turns these values back into a snapshot. `unpack` raises an
+error for values of a wrong type, and for the snapshot of another party or run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from posse.core.errors import JournalError
 
 VERSION = 1
+"""Format of the snapshots that this version of Posse writes and reads."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
 """A number of at least 0."""
 
@@ -29,7 +30,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     name: str
     """Name of the party."""
     run: bytes
-    """A public identifier of the party's run and of its secrets."""
+    """A public identifier of the party's run and of the party's secrets."""
 
 
 S = TypeVar("S", bound=Snapshot)
@@ -45,15 +46,17 @@ def pack(snapshot: Snapshot) -> dict[str, Any]:
     return packed
 
 
-def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, run: bytes) -> S:
+def unpack(
+    saved: Mapping[str, Any], snapshot_class: type[S], *, kind: str, name: str, run: bytes
+) -> S:
     """Make a snapshot from what `pack` returned.
 
     Args:
-        saved: What `pack` returned; it may have been stored with msgpack.
-        shape: The class of the snapshot.
-        kind: Kind of the role that reads it.
-        name: Name of the party that reads it.
-        run: Identifier of the run of that party (`Snapshot.run`).
+        saved: What `pack` returned. The values may have been stored with msgpack.
+        snapshot_class: The class of the snapshot.
+        kind: Kind of the role that reads the snapshot.
+        name: Name of the party that reads the snapshot.
+        run: The identifier `Snapshot.run` of the party that reads the snapshot.
 
     Raises:
         JournalError: `saved` is damaged, or of another format, party or run.
@@ -88,7 +91,7 @@ def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, ru
             rule="core.snapshot.other-run",
         )
     try:
-        return msgspec.convert(saved, shape, builtin_types=(bytes,))
+        return msgspec.convert(saved, snapshot_class, builtin_types=(bytes,))
     except msgspec.ValidationError as error:
         raise damaged_snapshot(kind, name, error) from error
 
@@ -96,7 +99,7 @@ def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, ru
 def damaged_snapshot(kind: str, name: str, why: object) -> JournalError:
     """Return the error for a snapshot with wrong values.
 
-    `why` is a sentence about what is wrong, with its full stop.
+    `why` is a sentence about the wrong value. It ends with a full stop.
     """
     return JournalError(
         f"the snapshot of {kind} '{name}' is damaged: {why} Restore the journal from a copy.",

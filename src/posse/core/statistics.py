@@ -1,9 +1,9 @@
 """Intervals and tests for few numbers: means, differences, medians, ratios and shares.
 
-An *instance* is a problem that was drawn at random, and a *run* is one seed on it. The *coverage*
-of an interval is the probability that it contains the true value: the `level` that the caller asks
-for, or less where few numbers allow no more. `benchmarks/coverage.py` measures it, and
-docs/benchmarks.md has the table.
+An *instance* is a problem that was drawn at random, and a *run* is one seed on an instance. The
+*coverage* of an interval is the probability that it contains the true value. The caller asks for
+the coverage `level`; few numbers may allow only less. `benchmarks/coverage.py` measures the actual
+coverage, and docs/benchmarks.md has the table.
 
 Only numpy is needed; the tests compare quantiles and p-values with scipy.
 """
@@ -29,25 +29,29 @@ Statistic = Callable[..., object]
 """A function of an array and `axis`, such as `np.median` or `np.mean`."""
 
 LEVEL = 0.95
+"""Coverage of an interval unless the caller asks for another one."""
 
 _BLOCK = 1_000_000
-"""Numbers that are resampled at a time, so that the memory does not grow with the instances."""
+"""Numbers that are resampled at a time, so that memory does not grow with the number of instances.
+"""
 
 FEWEST_RUNS = 3
-"""Runs of one instance that a ratio needs for an interval: with two runs, Student's quantile would
-make it a dozen standard errors wide.
+"""Runs of one instance that a ratio needs for an interval. With two runs, Student's quantile would
+make the interval a dozen standard errors wide.
 """
 
 FEWEST_INSTANCES = 8
-"""Instances that a bootstrap needs to cover nearly its level; with fewer, its text has the largest
-possible coverage.
+"""Instances that a bootstrap interval needs to cover nearly its level. With fewer instances,
+`Interval.what` has the largest possible coverage.
 """
 
 MAX_SHORTFALL = 0.03
-"""How far the coverage may be below the level before it is written next to the number."""
+"""If the coverage is below the level by more than this, it is written next to the interval."""
 
 MANY_DEGREES = 1000
-"""Degrees of freedom above which Student's quantile comes from a series, right to 1e-10."""
+"""Degrees of freedom above which Student's quantile is computed by a series, which is then right to
+1e-10.
+"""
 
 _MAX_EXPONENT = 700.0
 """The exponential of a larger number could be infinite."""
@@ -64,18 +68,20 @@ def t_p_value(t: float, df: int) -> float:
     >>> round(t_p_value(12.706, 1), 5), round(t_p_value(-2.776, 4), 5), t_p_value(0.0, 7)
     (0.05, 0.05002, 1.0)
     """
-    # P(|T| < |t|) is a finite sum of powers of cos(theta): the even powers if df is even, and the
-    # odd ones if it is odd (Abramowitz and Stegun 26.7.3 and 26.7.4).
+    # Abramowitz and Stegun 26.7.3 and 26.7.4. P(|T| < |t|) is
+    #     sin(theta) (sum of even powers of cos(theta)) if df is even, and
+    #     2 / pi (theta + sin(theta) (sum of odd powers of cos(theta))) if df is odd.
+    # The powers are at most df - 2; for df = 1 the sum is empty. Each power has a coefficient.
     theta = math.atan(abs(t) / math.sqrt(df))
     cos = math.cos(theta)
-    odd = df % 2
-    term = cos**odd
-    power_sum = term * (df > 1)  # with one degree of freedom there is no power
-    for k in range(2 + odd, df, 2):
-        term *= (k - 1) / k * cos * cos
+    lowest_power = df % 2
+    term = cos**lowest_power
+    power_sum = 0.0
+    for power in range(lowest_power, df - 1, 2):
         power_sum += term
+        term *= (power + 1) / (power + 2) * cos * cos
     inside = math.sin(theta) * power_sum
-    if odd:
+    if df % 2 == 1:
         inside = 2 / math.pi * (theta + inside)
     return max(0.0, 1 - inside)
 
@@ -94,7 +100,8 @@ def t_quantile(level: float, df: int) -> float:
         second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
         third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
         return z + first / df + second / df**2 + third / df**3
-    # Bisection: double `high` until the quantile is below it, then halve the interval.
+    # Bisection: double `high` until it is above the quantile, and then halve [low, high]. After 60
+    # halvings, both ends are equal up to rounding.
     low = 0.0
     high = 1.0
     while t_p_value(high, df) > 1 - level:
@@ -112,9 +119,9 @@ def t_quantile(level: float, df: int) -> float:
 def holm(p_values: Sequence[float | None]) -> list[float]:
     r"""Return p-values adjusted for several tests (Holm 1979), in the same order.
 
-    None stands for a test that was not made, and becomes 1. All tests whose adjusted p-value is at
-    most $\alpha$ are significant together: with probability $1 - \alpha$ none of them is due to
-    chance, whatever their correlations.
+    None stands for a test that was not made; its adjusted p-value is 1. All tests whose adjusted
+    p-value is at most $\alpha$ are significant together: with probability at least $1 - \alpha$,
+    none of them is significant by chance alone. The tests may depend on each other.
 
     >>> holm([0.04, 0.01, None])
     [0.04, 0.02, 1.0]
@@ -123,15 +130,18 @@ def holm(p_values: Sequence[float | None]) -> list[float]:
     adjusted = [1.0] * len(p_values)
     largest = 0.0
     for rank, (p, i) in enumerate(tests):
-        # The smallest p-value counts once for each test, the next one once for each other test, and
-        # so on. None is smaller than the one before it.
-        largest = max(largest, min(1.0, (len(tests) - rank) * p))
+        # The smallest p-value is multiplied by the number of tests, the next one by this number
+        # less 1, and so on. An adjusted p-value is never below the adjusted one before it.
+        factor = len(tests) - rank
+        largest = max(largest, min(1.0, factor * p))
         adjusted[i] = largest
     return adjusted
 
 
 def simultaneous_level(level: float, count: int) -> float:
-    """Return the level of each of `count` intervals that hold together at `level` (Bonferroni).
+    """Return the level that each of `count` intervals needs (Bonferroni).
+
+    Then all intervals together contain their true values with probability at least `level`.
 
     >>> round(simultaneous_level(0.95, 5), 6)
     0.99
@@ -154,19 +164,19 @@ class Interval:
     low: float
     high: float
     level: float = LEVEL
-    """Coverage that was asked for."""
+    """Coverage that the caller asked for."""
     resamples: int = 0
     """Number of resamples; 0 if nothing was resampled."""
     over: str = "runs"
-    """What varies at random: "instances", or "runs" if there is only one instance."""
+    """What the numbers belong to: "instances", or "runs" if all belong to one instance."""
     how: str = ""
-    """How it was computed; empty for a bootstrap with the coverage `level`."""
+    """How the interval was computed; empty for a bootstrap with the coverage `level`."""
     covers: float | None = None
-    """Actual coverage; None if it is `level`."""
+    """Actual coverage; None if the actual coverage is `level`."""
 
     @property
     def known(self) -> bool:
-        """Whether there is an interval at all."""
+        """Whether there is an interval, and not only an estimate."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     @property
@@ -187,20 +197,26 @@ class Interval:
         return f"{self._percent} {how}"
 
     @property
+    def _coverage(self) -> float:
+        """Actual coverage."""
+        return self.level if self.covers is None else self.covers
+
+    @property
     def _percent(self) -> str:
-        covers = self.level if self.covers is None else self.covers
-        return f"{100 * covers:.4g} %"
+        """Actual coverage as text."""
+        return f"{100 * self._coverage:.4g} %"
 
     def __str__(self) -> str:
         """Write the estimate and the interval.
 
-        The actual coverage is added if it is clearly below the level.
+        The actual coverage is written too if it is below the level by more than `MAX_SHORTFALL`.
 
         >>> print(Interval(0.65, 0.5, 0.7, over="instances", covers=0.75))
         0.65 [0.50, 0.70] (75 %)
         """
         text = format_interval(self.estimate, self.low, self.high)
-        if self.known and self.covers is not None and self.covers < self.level - MAX_SHORTFALL:
+        falls_short = self._coverage < self.level - MAX_SHORTFALL
+        if self.known and falls_short:
             return f"{text} ({self._percent})"
         return text
 
@@ -208,8 +224,8 @@ class Interval:
 def format_interval(estimate: float, low: float, high: float) -> str:
     """Write an estimate and its interval, with as many decimals as the interval justifies.
 
-    Half the width of the interval is at least 3 units of the last decimal. There are at most 6
-    decimals.
+    The number of decimals is the smallest one, at most 6, for which half the width of the interval
+    is at least 3 units of the last decimal.
 
     >>> nan = float("nan")
     >>> format_interval(0.6934, 0.6128, 0.7811), format_interval(1234.5, 1100.0, 1320.0)
@@ -221,11 +237,12 @@ def format_interval(estimate: float, low: float, high: float) -> str:
     """
     if not (math.isfinite(low) and math.isfinite(high)):
         return _format_number(estimate)
-    half = (high - low) / 2
-    if half == 0:  # an interval without a width justifies no number of decimals
+    half_width = (high - low) / 2
+    if half_width == 0:
+        # No number of decimals follows from an interval without a width.
         return f"{_format_number(estimate)} [{_format_number(low)}, {_format_number(high)}]"
     decimals = 0
-    while decimals < 6 and half * 10**decimals < 3:
+    while decimals < 6 and half_width * 10**decimals < 3:
         decimals += 1
     return f"{estimate:,.{decimals}f} [{low:,.{decimals}f}, {high:,.{decimals}f}]"
 
@@ -238,7 +255,7 @@ def _format_number(value: float) -> str:
 
 
 def unknown_interval(estimate: float, level: float = LEVEL, over: str = "runs") -> Interval:
-    """Return an estimate without an interval, because there are too few numbers for one."""
+    """Return an estimate without an interval, for cases with too few numbers."""
     return Interval(estimate, math.nan, math.nan, level, over=over)
 
 
@@ -258,17 +275,19 @@ def standard_error(values: npt.ArrayLike) -> float | None:
 
 
 def student(estimate: float, error: float | None, df: int, level: float = LEVEL) -> Interval:
-    """Return an estimate with Student's interval.
+    """Return an estimate with Student's interval of `df` degrees of freedom.
 
-    Without a standard error, or without degrees of freedom, there is no interval.
+    There is no interval if `error`, the standard error, is None or if `df` is below 1.
 
     >>> print(student(8.0, 1.0, df=4), student(8.0, None, df=0))
     8.0 [5.2, 10.8] 8
     """
     if error is None or df < 1:
         return unknown_interval(estimate, level)
-    reach = t_quantile(level, df) * error
-    return Interval(estimate, estimate - reach, estimate + reach, level, how="t interval")
+    half_width = t_quantile(level, df) * error
+    low = estimate - half_width
+    high = estimate + half_width
+    return Interval(estimate, low, high, level, how="t interval")
 
 
 def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval:
@@ -292,20 +311,21 @@ def skewed_interval(
 ) -> Interval:
     """Return Student's interval, corrected for the skewness of the residuals (Hall 1992).
 
-    If the values have a long tail to the right, a sample often has too little of it: its mean is
-    too small, and so is its spread. Student's upper end is then too low, and its lower end is lower
-    than needed. The correction widens the end on the side of the tail. The other end comes closer
-    only by the share `tighten` of its correction, because the skewness of few values is uncertain.
+    Take values with a long tail to the right. A sample with too little of the tail has a small mean
+    and a small spread, so Student's upper end is too low. A sample with too much of the tail has a
+    large mean and a large spread, so Student's lower end is lower than needed. The correction moves
+    the end on the side of the tail away from the estimate. It moves the other end closer to the
+    estimate, but only by the share `tighten`, because the skewness of few values is uncertain.
 
     Args:
         estimate: The mean, or a ratio of means.
-        error: Its standard error.
-        residuals: What each independent value contributes to the error of the estimate; their mean
-            is 0.
+        error: Standard error of the estimate.
+        residuals: What each independent value contributes to the error of the estimate; the mean of
+            all residuals is 0.
         df: Degrees of freedom; by default the number of residuals less 1.
         level: Coverage.
-        tighten: Share in [0, 1] of the correction that brings an end closer. With 0 the interval
-            contains Student's interval.
+        tighten: Share, in [0, 1], of a correction that moves an end closer to the estimate. With 0
+            the interval contains Student's interval.
 
     Reference: Hall: On the removal of skewness by transformation, 1992.
 
@@ -320,12 +340,14 @@ def skewed_interval(
     skewness = _skewness(residuals)
     low_skewness = skewness
     high_skewness = skewness
-    # A tail to the right (skewness above 0) brings the lower end closer, and one to the left the
-    # upper end. That end gets only a share of the correction.
+    # With a tail to the right (skewness above 0), the correction moves the lower end closer to the
+    # estimate; with a tail to the left, the upper end. Only a share of this correction is made.
     if skewness > 0:
         low_skewness *= tighten
     else:
         high_skewness *= tighten
+    # At an end, (estimate - end) / error is the t statistic that is just not rejected: t for the
+    # lower end, and -t for the upper end.
     t = t_quantile(level, df)
     low = estimate - _invert_hall(t, low_skewness, n) * error
     high = estimate - _invert_hall(-t, high_skewness, n) * error
@@ -337,19 +359,21 @@ def _skewness(residuals: Floats) -> float:
     variance = float((residuals**2).mean())
     if variance <= 0:
         return 0.0
-    # Scaled first: cubes of tiny numbers would be 0.
-    return float(((residuals / math.sqrt(variance)) ** 3).mean())
+    # Scale before taking cubes: cubes of tiny numbers would be 0.
+    scaled = residuals / math.sqrt(variance)
+    return float((scaled**3).mean())
 
 
 def _invert_hall(t: float, skewness: float, n: int) -> float:
     """Return the t statistic of n skewed values for which Hall's transformation gives `t`."""
+    # Without skewness, the transformation changes nothing. The formula below would divide by 0.
     if abs(skewness) < 1e-6:
         return t
     # With x = statistic / sqrt(n) and the skewness c, the transformation is
     #     t / sqrt(n) = x + c x^2 / 3 + c^2 x^3 / 27 + c / (6 n).
-    # The first three terms are ((1 + c x / 3)^3 - 1) / c, so x follows by a cube root.
-    first_terms = t / math.sqrt(n) - skewness / (6 * n)
-    root = float(np.cbrt(1 + skewness * first_terms))
+    # The sum of the first three terms is ((1 + c x / 3)^3 - 1) / c, so x follows by a cube root.
+    sum_of_three = t / math.sqrt(n) - skewness / (6 * n)
+    root = float(np.cbrt(1 + skewness * sum_of_three))
     return math.sqrt(n) * 3 * (root - 1) / skewness
 
 
@@ -367,11 +391,11 @@ class Band:
 
 
 def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) -> Band:
-    """Return the mean over runs (the first axis) and a band around it.
+    """Return the mean over runs (the first axis) and a band around the mean.
 
-    By default the band is Student's 95 % interval of the *mean*. With `quantiles=(0.025, 0.975)` it
-    is the range of the middle 95 % of the *runs*, which does not shrink with their number. One run
-    has a band of width zero.
+    By default the band is Student's 95 % interval of the *mean*. With `quantiles=(0.025, 0.975)`
+    the band is the range of the middle 95 % of the *runs*, which does not shrink with more runs. By
+    default, a single run has a band of width zero.
 
     >>> b = band([[1.0, 2.0], [3.0, 2.0]])
     >>> b.mean.tolist(), b.high.round(2).tolist(), b.what
@@ -400,8 +424,9 @@ def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) ->
     if n == 1:
         return Band(mean, mean, mean, n, runs)
     error = np.asarray(x.std(axis=0, ddof=1)) / math.sqrt(n)
-    half = t_quantile(LEVEL, n - 1) * error
-    return Band(mean, mean - half, mean + half, n, f"95 % interval of the mean, {runs}")
+    half_width = t_quantile(LEVEL, n - 1) * error
+    what = f"95 % interval of the mean, {runs}"
+    return Band(mean, mean - half_width, mean + half_width, n, what)
 
 
 # Shares -------------------------------------------------------------------------------------------
@@ -410,22 +435,22 @@ def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) ->
 def wilson(hits: float, tries: int, level: float = LEVEL) -> tuple[float, float]:
     """Return the ends of Wilson's interval of a share: `hits` of `tries`.
 
-    For example, the share of members that an attack on privacy finds. The function also takes the
-    sum of values in [0, 1] as `hits`.
+    An example is the share of members that an attack on privacy finds. `hits` may also be a sum of
+    `tries` values in [0, 1].
 
     >>> [round(end, 4) for end in wilson(81, 263)]
     [0.2553, 0.3662]
     """
-    # The ends are the shares p for which `share` is z standard deviations sqrt(p (1 - p) / tries)
-    # from p: the roots of a quadratic equation.
+    # At an end p of the interval, `share` is z standard deviations sqrt(p (1 - p) / tries) away
+    # from p. So the ends are the roots of a quadratic equation in p.
     z = NormalDist().inv_cdf((1 + level) / 2)
     share = hits / tries
     square = z * z / tries
     middle = share + square / 2
     variance = share * (1 - share) / tries + square / tries / 4
-    half = z * math.sqrt(max(0.0, variance))
+    half_width = z * math.sqrt(max(0.0, variance))
     scale = 1 + square
-    return (middle - half) / scale, (middle + half) / scale
+    return (middle - half_width) / scale, (middle + half_width) / scale
 
 
 # Medians, ratios and other statistics of instances ------------------------------------------------
@@ -434,31 +459,31 @@ def wilson(hits: float, tries: int, level: float = LEVEL) -> tuple[float, float]
 def median_rank(n: int, level: float) -> tuple[int, float]:
     """Return (k, coverage) of an interval of the median of n values.
 
-    The interval from the k-th smallest to the k-th largest value contains the median with
-    probability `coverage`. k is the largest rank whose coverage is at least `level`; 1 if no rank
-    has so much.
+    The interval from the k-th smallest to the k-th largest value contains the true median with
+    probability `coverage`. k is the largest rank with a coverage of at least `level`; 1 if no rank
+    has this coverage.
 
     >>> [(n, *median_rank(n, 0.95)) for n in (5, 6, 9)]
     [(5, 1, 0.9375), (6, 1, 0.96875), (9, 2, 0.9609375)]
     """
-    # Each value is below or above the median like the toss of a coin: 2^n equal cases. The interval
-    # misses the median if fewer than k values are below it, or fewer than k above it.
+
+    def coverage(k: int) -> float:
+        # Each value is below or above the true median with probability 1/2: 2^n equally likely
+        # cases. The interval misses the median if fewer than k values are below the median, or
+        # fewer than k values are above it.
+        cases = sum(math.comb(n, below) for below in range(k))
+        return 1 - 2 * (cases / 2**n)
+
     k = 1
-    new_cases = 1  # with exactly k - 1 values below the median
-    cases = 1  # with fewer than k values below the median
-    while 2 * k < n:
-        new_cases = new_cases * (n - k + 1) // k
-        if 1 - 2 * ((cases + new_cases) / 2**n) < level:
-            break
+    while 2 * (k + 1) <= n + 1 and coverage(k + 1) >= level:
         k += 1
-        cases += new_cases
-    return k, 1 - 2 * (cases / 2**n)
+    return k, coverage(k)
 
 
 def median_interval(x: Floats, level: float) -> Interval:
-    """Return the median of instances, with an interval between two of their values.
+    """Return the median of `x`, which has one value per instance, with an interval.
 
-    One instance has no interval.
+    Both ends of the interval are values in `x`. A single instance has no interval.
 
     >>> median_interval(np.array([3.0, 1.0, 2.0, 5.0, 4.0]), 0.95).what
     '93.75 % interval, smallest to largest of 5 instances'
@@ -505,14 +530,14 @@ def bootstrap(
 ) -> Interval:
     """Estimate a statistic over instances (the first axis), with an interval.
 
-    In an array (instances, runs) the runs of each instance are averaged first, because they are not
-    independent of each other. One instance has no interval.
+    In an array (instances, runs) the runs of each instance are averaged first, because the runs of
+    one instance are not independent of each other. One instance has no interval.
 
-    The interval of a median is exact: it runs between two of the values, and nothing is resampled.
-    For any other statistic, instances are drawn with replacement, and the interval runs between two
-    quantiles of the resampled statistics. From 8 instances on, a 95 % interval of a mean, or of a
-    ratio of means, covers 91 to 95 %. With fewer, `Interval.what` has the largest coverage that is
-    possible.
+    The interval of a median has two of the values as its ends. Its coverage is known exactly, and
+    nothing is resampled. For any other statistic, instances are drawn with replacement, and the
+    ends of the interval are two quantiles of the resampled statistics. From 8 instances on, a 95 %
+    interval of a mean, or of a ratio of means, covers 91 to 95 %. With fewer instances the
+    coverage is lower: `Interval.what` states the largest possible one.
 
     Args:
         values: One number per instance, or one per instance and run.
@@ -523,8 +548,8 @@ def bootstrap(
 
     Reference: Hesterberg: What teachers should know about the bootstrap, 2015.
 
-    >>> print(bootstrap([3.0, 1.0, 2.0, 5.0, 4.0]), bootstrap([[2.0, 4.0]]))
-    3.0 [1.0, 5.0] 3
+    >>> print(bootstrap([3.0, 1.0, 2.0, 5.0, 4.0]))
+    3.0 [1.0, 5.0]
     >>> bootstrap([1.0, 2.0, 4.0], np.mean).what
     '75 % at best: bootstrap interval over 3 instances, 4,000 resamples'
     """
@@ -538,33 +563,40 @@ def bootstrap(
     if n < 2:
         return unknown_interval(estimate, level, "instances")
     rng = np.random.default_rng(seed)
-    rows = [x[numbers] for numbers in _resamples(rng, n, resamples)]
-    resampled = np.concatenate([np.asarray(statistic(row, axis=1)) for row in rows])
+    blocks = [x[numbers] for numbers in _resamples(rng, n, resamples)]
+    resampled = np.concatenate([np.asarray(statistic(block, axis=1)) for block in blocks])
     low, high = np.quantile(resampled, _bootstrap_quantiles(n, level))
     interval = Interval(estimate, float(low), float(high), level, resamples, "instances")
     if n >= FEWEST_INSTANCES:
         return interval
-    # The interval stays within the range of the values. Even the middle of a symmetric distribution
-    # is outside that range if all values are on one side of it: with probability 2 / 2^n.
+    # The interval is within the range of the values. With probability 2 / 2^n all values are on one
+    # side of the middle of a symmetric distribution. Then the interval does not contain the middle.
     how = f"at best: bootstrap interval over {n} instances, {resamples:,} resamples"
-    return replace(interval, how=how, covers=min(level, 1 - 2 ** (1 - n)))
+    largest_coverage = 1 - 2 / 2**n
+    return replace(interval, how=how, covers=min(level, largest_coverage))
 
 
 def _bootstrap_quantiles(n: int, level: float) -> tuple[float, float]:
-    """Return the two quantiles of resampled statistics between which a bootstrap interval runs.
+    """Return the two quantiles of resampled statistics that are the ends of a bootstrap interval.
 
-    With the quantiles (1 - level) / 2 and (1 + level) / 2 it would be too short for few instances.
+    For few instances, the interval between the quantiles (1 - level) / 2 and (1 + level) / 2 would
+    be too short.
     """
-    # Resampling divides by n and not by n - 1, and knows only the normal quantile. Hesterberg's
-    # tail is Phi(-sqrt(n / (n - 1)) t). It makes the interval of a mean about as wide as Student's.
-    # Phi(-sqrt(2) z) is erfc(z) / 2.
+    # That interval is too short for two reasons. The variance of resampled values has the divisor n
+    # instead of n - 1, and the quantiles of resampled means are normal ones instead of Student's.
+    # So Hesterberg takes the tail Phi(-sqrt(n / (n - 1)) t), with Student's quantile t. Then the
+    # interval of a mean is about as wide as Student's. Phi(-sqrt(2) z) is erfc(z) / 2.
     z = math.sqrt(n / (n - 1) / 2) * t_quantile(level, n - 1)
     tail = math.erfc(z) / 2
     return tail, 1 - tail
 
 
 def _resamples(rng: np.random.Generator, n: int, resamples: int) -> Iterator[Numbers]:
-    """Yield the numbers of resampled instances, as many rows at a time as fit into memory."""
+    """Yield arrays of indices of instances, drawn with replacement.
+
+    Each row of an array is one resample of `n` indices. An array has about `_BLOCK` elements, so
+    that many resamples fit into memory.
+    """
     block = max(1, _BLOCK // n)
     for start in range(0, resamples, block):
         yield rng.integers(0, n, (min(block, resamples - start), n))
@@ -573,11 +605,11 @@ def _resamples(rng: np.random.Generator, n: int, resamples: int) -> Iterator[Num
 def regret_ratio(with_: npt.ArrayLike, alone: npt.ArrayLike, *, level: float = LEVEL) -> Interval:
     """Estimate the federated regret ratio: regret with federation over regret alone.
 
-    The ratio is below 1 if joining helps. The estimate is the median over instances of the ratio of
-    the mean regrets of each instance.
+    The ratio is below 1 if joining the federation helps. Each instance has a ratio of two mean
+    regrets. The estimate is the median of these ratios over the instances.
 
-    With only one instance, the estimate is the ratio of its mean regrets. The interval is then over
-    its runs, needs at least three of them, and is not about other instances.
+    With only one instance, the estimate is the ratio of this instance. The interval is then over
+    the runs of the instance, and does not cover other instances. It needs at least three runs.
 
     Args:
         with_: Regret with federation, of shape (instances, runs) or (instances,).
@@ -621,7 +653,9 @@ def _check_divisors(regret_alone: Floats, noun: str) -> None:
 
 
 def _instances(values: npt.ArrayLike, name: str) -> Floats:
-    """Return values as an array (instances, runs); a value per instance counts as its only run.
+    """Return values as an array (instances, runs).
+
+    If there is only one value per instance, the instance has one run with this value.
 
     Raises:
         DataError: The array is empty, has another shape, or has a value that is not finite.
@@ -645,19 +679,22 @@ def _instances(values: npt.ArrayLike, name: str) -> Floats:
 def _ratio_over_runs(regret_with: Floats, regret_alone: Floats, level: float) -> Interval:
     """Return the ratio of two means over the same runs, with a t interval of its logarithm.
 
-    Of the usual intervals this one covers best. The mean of the logarithms of the runs' own
-    ratios estimates another number if the two regrets differ in spread, and Fieller's interval may
-    be infinite for few runs.
+    Of the usual intervals this one has the best coverage. An interval of the mean logarithm of each
+    run's own ratio would estimate another number if the two regrets differ in spread. Fieller's
+    interval may be infinite for few runs.
     """
     n = regret_alone.size
     mean_with = float(regret_with.mean())
-    ratio = float(regret_with.mean() / regret_alone.mean())
+    ratio = mean_with / float(regret_alone.mean())
     if n < FEWEST_RUNS or ratio <= 0:
         return unknown_interval(ratio, level)
-    # The error of the ratio is that of the mean of these residuals, divided by the mean regret
-    # alone. Divided by the ratio too, it is the error of the logarithm of the ratio.
+    # The error of the ratio is the error of the mean of these residuals, divided by the mean regret
+    # alone. The error of the ratio's logarithm is the error of the ratio, divided by the ratio. The
+    # product of both divisors is the mean regret with federation.
     residuals = regret_with - ratio * regret_alone
-    log_error = float(residuals.std(ddof=1)) / math.sqrt(n) / mean_with
-    factor = math.exp(min(_MAX_EXPONENT, t_quantile(level, n - 1) * log_error))
+    error_of_mean = float(residuals.std(ddof=1)) / math.sqrt(n)
+    error_of_logarithm = error_of_mean / mean_with
+    half_width = t_quantile(level, n - 1) * error_of_logarithm
+    factor = math.exp(min(_MAX_EXPONENT, half_width))
     how = "t interval over runs of this one problem"
     return Interval(ratio, ratio / factor, ratio * factor, level, how=how)

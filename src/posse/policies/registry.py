@@ -253,7 +253,7 @@ class Choice(Settings):
             }
             return self.registry.make(getattr(self, "policy"), given)  # noqa: B009
 
-        return self.once("policy", make)
+        return self.cached("policy", make)
 
     def but(self, **changes: object) -> Self:
         """Return these settings with changes; parameters that another policy lacks, or states

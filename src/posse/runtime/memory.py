@@ -19,7 +19,18 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from posse.core.roles import OPERATOR, WORLD, Action, Ask, Entry, Many, Message, Note, Role, Send
+from posse.core.roles import (
+    OPERATOR,
+    WORLD,
+    Action,
+    Ask,
+    Entry,
+    Message,
+    Note,
+    Role,
+    Send,
+    SendMany,
+)
 from posse.privacy.crypto.keys import CALLS, PRIMITIVES
 
 LATE = 2_000
@@ -170,7 +181,7 @@ class MemoryRun:
         ones.
         """
         first = self._queue[0] if self._queue else None
-        return len(self._queue) * (len(first.sends) if isinstance(first, Many) else 1) > count
+        return len(self._queue) * (len(first.sends) if isinstance(first, SendMany) else 1) > count
 
     @property
     def pending(self) -> Sequence[Action]:
@@ -195,7 +206,7 @@ class MemoryRun:
         for action in self._queue:
             if isinstance(action, tuple):
                 return action
-            if isinstance(action, Many):
+            if isinstance(action, SendMany):
                 return action.sends[0]
         return None
 
@@ -218,9 +229,9 @@ class MemoryRun:
                         limit -= 1
                         self._last = action
                     self._move([action])
-                case Many() if limit is None and self.transcript is None:
+                case SendMany() if limit is None and self.transcript is None:
                     self._move(action.sends)
-                case Many():
+                case SendMany():
                     queue.extendleft(reversed(action.sends))
                 case Note():
                     yield action

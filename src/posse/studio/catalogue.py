@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from posse.core import files
 from posse.core.errors import DataError, PosseError
-from posse.core.settings import IMPORTS, NOTHING, External, Settings
+from posse.core.settings import IMPORTS, MATCH_NOTHING, External, Settings
 from posse.policies import listing as policies
 from posse.problems import listing as problems
 from posse.problems.datasets.files import data_folder
@@ -253,13 +253,13 @@ class Catalogue:
             raise Refused(400, f"{name} is a path, which a page may not name.", field=name)
         if field == "data":
             part = "." in model.aliases.get(name, "")
-            return self._data(name, value, NOTHING if part else mark.built_in)
+            return self._data(name, value, MATCH_NOTHING if part else mark.built_in)
         self._check_names(name, value, mark.built_in)
         return value
 
     def _data(self, name: str, value: Any, built_in: str) -> Any:
         if isinstance(value, Mapping):
-            return {key: self._data(name, part, NOTHING) for key, part in value.items()}
+            return {key: self._data(name, part, MATCH_NOTHING) for key, part in value.items()}
         if isinstance(value, str) and value.startswith(FILE):
             return str(self.uploads.path(value))
         if not isinstance(value, str) or not self._may_name(value, built_in):

@@ -1,9 +1,9 @@
 """Attacks on runs: `posse.audit` of settings, a run, a record, or a recorded view.
 
-Settings, and the settings of a record, are simulated, one seed after the other, and then attacked.
-A run is attacked at its current step. Each attack reads only the view of its adversary. The score
-of an attack compares its estimate with the truth. For a view that a deployed party recorded, the
-truth is unknown, so attacks return estimates without scores.
+An audit of settings, or of a record with settings, simulates all seeds, and then attacks these
+simulations. A run is attacked at its current step. Each attack reads only the view of its
+adversary, and returns an estimate. The score of the attack compares the estimate with the truth.
+For a view that a deployed party recorded, the truth is unknown, so there is no score.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from posse.privacy.leakage.attack import (
 )
 from posse.results import words
 from posse.results.audits import OTHER_ROLES, UNSCORED, Audit, Row
-from posse.results.record import Progress, Record, Watch
+from posse.results.record import Progress, Record
 from posse.runtime.network import recording
 from posse.systems.base import AnySystem, RunSettings, level_or_none
 from posse.systems.modules import attacks_of, deploy_of
@@ -44,20 +44,22 @@ from posse.systems.runs import RolesRun, Run
 
 AuditWatch: TypeAlias = Callable[[float, str], None]
 """Called with the fraction of the work that is done, and the name of the current work."""
+FractionWatch: TypeAlias = Callable[[float], None]
+"""Called with the fraction of the work that is done."""
 
 FAST = ("view", "twin")
-"""Values of `Attack.needs` for attacks that every audit makes; others must be requested."""
-_NEEDS = {"runs": "its own runs", "network": "a network"}
-"""Other values of `Attack.needs`, each in words."""
+"""Values of `Attack.needs` for attacks that take seconds: they read one view, or start plain runs.
+Every audit makes these attacks; the user must request all others.
+"""
+_SLOW_NEEDS = {"runs": "its own runs", "network": "a network"}
+"""The other values of `Attack.needs`, each in words."""
 
 TRANSCRIPT = 100_000_000
-"""Messages that an audited run stores: more than any run has, so that attacks see all of them."""
-VIEW = "view"
-"""In the summary of a party's record: the path of the view that the party recorded."""
+"""Messages that an audited run stores: more than any run has, so that attacks see every message."""
 
 
 class AuditInterrupted(KeyboardInterrupt):
-    """Ctrl-C during an audit. `audit` has the results so far."""
+    """Ctrl-C during an audit. The attribute `audit` has the results so far."""
 
     def __init__(self, audit: Audit) -> None:
         super().__init__("interrupted")
@@ -81,13 +83,15 @@ def audit(
     Args:
         what: Settings, a run, a record, or a view that a party recorded (`read_view`). A view is
             attacked only by the attacks of the roles that it belongs to.
-        attacks: Names of the attacks to make. By default all that need one view or plain runs.
+        attacks: Names of the attacks to make. By default all attacks that need only one view or
+            plain runs.
         all: Also make the attacks that need many runs of roles, or a network.
         seed: Seed of the attacks' random draws.
-        plantings: Number of leaks that are planted to measure the power of an attack: the share of
-            the leaks that the attack finds.
-        watch: Called with the progress.
-        like: For a view: settings of a similar run, whose data the adversary knows.
+        plantings: Number of leaks that are planted to measure the power of an attack. The power is
+            the share of these leaks that the attack finds.
+        watch: Called with the progress (`AuditWatch`).
+        like: Settings of a similar run, for an audit of a view. The adversary knows the data of
+            this run.
 
     Raises:
         AuditInterrupted: Ctrl-C was pressed. It is a `KeyboardInterrupt` with the results of the
@@ -105,11 +109,11 @@ def audit(
 def settings_of_record(record: Record) -> RunSettings:
     """Return the settings of a simulated run from its record, to simulate the run again.
 
-    A record may have several seeds; the settings have the first one.
+    If the record has several seeds, the seed of the settings is the first of them.
 
     Raises:
-        ConfigError: The record belongs to a deployed party. The error says that the party has
-            recorded no view, so do not call this for a record with a view.
+        ConfigError: The record belongs to a deployed party. The error tells the user to record a
+            view, so do not call this function for a record that has a view.
     """
     if record.party:
         raise ConfigError(
@@ -141,14 +145,14 @@ def read_view(path: Path) -> View:
     public = {
         "system": header.system,
         "run": header.run,
-        "full": recorded.full,
+        "full": recorded.full,  # whether the recording reached its limit
         **recorded.public,
     }
     return View((header.party,), _decode_messages(path, recorded), secrets, public)
 
 
 def _check_complete(path: Path, recorded: recording.Recorded) -> None:
-    """Raise an error if the file is cut off, or lacks messages or the state of its party."""
+    """Raise an error if the file is cut off, lacks messages, or has no state of its party."""
     if recorded.torn:
         size = recorded.whole + recorded.torn
         raise DataError(
@@ -171,6 +175,7 @@ def _check_complete(path: Path, recorded: recording.Recorded) -> None:
 
 
 def _decode_messages(path: Path, recorded: recording.Recorded) -> list[Entry]:
+    """Return the messages of a recorded view, as entries of a transcript."""
     name = recorded.header.system
     deployment = deploy_of(system(name))
     if deployment is None or deployment.vocabulary is None:
@@ -199,14 +204,14 @@ class Target(ABC):
     """What an audit attacks."""
 
     simulation_fraction: ClassVar[float] = 0.0
-    """Fraction of the progress bar that the simulations take."""
+    """Fraction of the progress bar for `prepare_views`; the attacks have the rest."""
 
     def __init__(self, system: AnySystem, protection: str) -> None:
         self.system = system
         self.protection = protection
         """The protection in a few words."""
         self.description = ""
-        """The owner and the size of a recorded view; empty for runs."""
+        """The owner and the size of a recorded view, in words; empty for runs."""
         self.run_count = 0
         """Number of runs whose views were attacked."""
         self.longest_run = 0
@@ -216,7 +221,7 @@ class Target(ABC):
         """From now on, the adversary knows the data of a similar run with the settings `like`.
 
         Raises:
-            ConfigError: The target is not a view, or a view of another system.
+            ConfigError: The target is not a view, or the view is of another system than `like`.
         """
         raise ConfigError(
             "'like' is only for a view that a party recorded: a run has its own settings.",
@@ -237,32 +242,36 @@ class Target(ABC):
         """
 
     def seconds_of_own_runs(self, attacks: Sequence[Attack]) -> float:
-        """Estimate the seconds of those attacks that start their own runs (`Attack.stage`)."""
+        """Estimate the seconds that the runs of these attacks take; by default 0.
+
+        Only an attack with `Attack.stage` starts runs. All other attacks add nothing.
+        """
         return 0.0
 
     @abstractmethod
-    def prepare_views(self, watch: Callable[[float], None]) -> None:
-        """Make the views that attacks read, and call `watch` with the finished fraction."""
+    def prepare_views(self, watch: FractionWatch) -> None:
+        """Provide the runs for the attacks, which read views of these runs.
+
+        `watch` is called with the finished fraction.
+        """
 
     @abstractmethod
     def collect_evidence(self, attack: Attack, seed: int) -> list[Evidence]:
         """Return what the adversary of an attack sees, and the truth: one item per run.
 
-        This also counts the run of a recorded view (`run_count`).
-
         Args:
             attack: The attack.
-            seed: Seed of the runs that the attack starts itself; has no effect on others.
+            seed: Seed for an attack that starts its own runs; other attacks do not use it.
         """
 
     @property
     def unfinished_run_note(self) -> str:
-        """Where an unfinished run is, for errors; empty if the target is something else."""
+        """Words for an error: how far an unfinished run is; empty for all other targets."""
         return ""
 
 
 class SettingsTarget(Target):
-    """Simulations of settings, one per seed."""
+    """Settings. The audit simulates one run for each seed."""
 
     simulation_fraction = 0.5
 
@@ -277,44 +286,49 @@ class SettingsTarget(Target):
         self._runs: list[Run] = []
 
     def reason_to_skip(self, attack: Attack, *, requested: bool) -> str:
-        """Return why an attack is left out: it takes long and was not requested, or has no result.
+        """Return why an attack is left out of the audit; empty if the attack is made.
 
-        The reason is empty if the attack is made.
+        An attack is left out if it takes long and was not requested, or if it is impossible with
+        these settings.
         """
         if attack.needs not in FAST and not requested:
-            return f"needs {_NEEDS[attack.needs]}; add it with --all (in Python: all=True)."
+            return f"needs {_SLOW_NEEDS[attack.needs]}; add it with --all (in Python: all=True)."
         return attack.missing(self._settings)
 
     def seconds_of_own_runs(self, attacks: Sequence[Attack]) -> float:
-        """Estimate the seconds of those attacks that start their own runs (`Attack.stage`)."""
+        """Return the sum of `Attack.seconds` over the attacks that start runs (`Attack.stage`)."""
         return sum(attack.seconds(self._settings) for attack in attacks if attack.stage is not None)
 
-    def prepare_views(self, watch: Callable[[float], None]) -> None:
+    def prepare_views(self, watch: FractionWatch) -> None:
         """Simulate every seed."""
+        for number in range(len(self._settings.seeds)):
+            self._add_run(self._simulate(number, watch))
+
+    def _simulate(self, number: int, watch: FractionWatch) -> Run:
+        """Simulate the seed at position `number` of the seeds, and return its finished run."""
         seeds = self._settings.seeds
-        for number, seed in enumerate(seeds):
 
-            def report_progress(progress: Progress, number: int = number) -> None:
-                watch((number + progress.fraction) / len(seeds))
+        def report_progress(progress: Progress) -> None:
+            watch((number + progress.fraction) / len(seeds))
 
-            self._add_run(self._simulate(seed, report_progress))
-
-    def _simulate(self, seed: int, watch: Watch) -> Run:
-        # Starting a run may import and compile, and numba may drop an exception such as Ctrl-C.
+        # The start may import and compile. If Ctrl-C raised an exception meanwhile, numba could drop
+        # it.
         with defer_interrupt():
-            run = self.system.start(self._settings, seeds=[seed], transcript=TRANSCRIPT)
+            run = self.system.start(self._settings, seeds=[seeds[number]], transcript=TRANSCRIPT)
         if isinstance(run, RolesRun):
-            run.shorten_transcript()
-        run.finish(watch)
+            # Set before the first message, so that the transcript of a long run fits into memory.
+            run.store_only_parts_for_attacks()
+        run.finish(report_progress)
         return run
 
     def _add_run(self, run: Run) -> None:
+        """Add a run for the attacks, which read views of it."""
         self._runs.append(run)
         self.run_count = len(self._runs)
         self.longest_run = max(self.longest_run, run.time)
 
     def collect_evidence(self, attack: Attack, seed: int) -> list[Evidence]:
-        """Return one view per run, or the evidence from the runs that the attack starts."""
+        """Return one view per simulation, or the evidence of the runs that the attack starts."""
         if attack.stage is not None:
             return list(attack.stage(self._settings, seed))
         evidence = []
@@ -326,7 +340,7 @@ class SettingsTarget(Target):
 
 
 class RunTarget(SettingsTarget):
-    """A run at its current step."""
+    """A run at its current step. Attacks that need other runs start them with this run's settings."""
 
     simulation_fraction = 0.0
 
@@ -334,13 +348,13 @@ class RunTarget(SettingsTarget):
         super().__init__(run.system, run.settings)
         self._run = run
 
-    def prepare_views(self, watch: Callable[[float], None]) -> None:
-        """Add the run in its present state; nothing is simulated."""
+    def prepare_views(self, watch: FractionWatch) -> None:
+        """Take the run as it is; nothing is simulated."""
         self._add_run(self._run)
 
     @property
     def unfinished_run_note(self) -> str:
-        """Where the run is, such as "the run is at 50 of 200"; empty if the run is done."""
+        """Words for an error, such as "the run is at 50 of 200"; empty if the run is done."""
         if self._run.done:
             return ""
         return f"the run is at {self._run.time:,} of {self._run.horizon:,}"
@@ -361,8 +375,8 @@ class ViewTarget(Target):
         self._view = view
         self._like: RunSettings | None = None
         states = view.secrets.values()
-        self._party_kinds = [str(state["kind"]) for state in states if "kind" in state]
-        # Comparable with `Attack.adversary`.
+        self._party_kinds = sorted(str(state["kind"]) for state in states if "kind" in state)
+        # The adversary who has this view, in the form of `Attack.adversary`.
         self._adversary = list(self._party_kinds)
         if _includes_wire(view):
             self._adversary.append(WIRE)
@@ -378,35 +392,45 @@ class ViewTarget(Target):
         self._like = like
 
     def default_attacks(self) -> Sequence[Attack]:
-        """Return the attacks that can be made on a view alone."""
+        """Return the attacks that are considered if the user names none.
+
+        For a view, these are the fast attacks, and the attacks that can read a recorded view instead
+        of starting runs (`Attack.of_view`).
+        """
         return [
             attack
             for attack in attacks_of(self.system).attacks
             if attack.needs in FAST or attack.of_view is not None
         ]
 
-    def prepare_views(self, watch: Callable[[float], None]) -> None:
-        """Do nothing: the view was recorded."""
+    def prepare_views(self, watch: FractionWatch) -> None:
+        """Do nothing: the view exists already."""
 
     def reason_to_skip(self, attack: Attack, *, requested: bool) -> str:
-        """Return why an attack has no result for this view; empty if the attack is made.
+        """Return why an attack is left out of the audit; empty if the attack is made.
 
-        An attack is left out if the view belongs to other kinds of roles than the adversary of the
-        attack, if the attack needs its own runs, or if it is impossible with settings like those of
-        the view. `requested` makes no difference, because no attack on a view takes long.
+        An attack is left out in three cases: the view belongs to other kinds of roles than the
+        attack's adversary controls; the attack cannot do without its own runs; or the attack is
+        impossible with settings like those of the view. `requested` has no effect, because no
+        attack on a view takes long.
         """
-        # If the kinds are unknown, any adversary may have this view; `collect_evidence` checks it.
+        # If the kinds are unknown, the adversaries cannot be compared: any adversary may have the
+        # view. `check_view` raises an error later if the view does not fit the attack.
         if self._party_kinds and sorted(self._adversary) != sorted(attack.adversary):
-            kinds = " and ".join(sorted(self._party_kinds))
+            kinds = " and ".join(self._party_kinds)
             return f"{OTHER_ROLES}{_roles_text(attack)}, got a view of {kinds}."
         if attack.stage is not None and attack.of_view is None:
             return "needs its own runs, and a view alone has no settings to run."
         settings = self._like or attacks_of(self.system).similar_settings(self._view.public)
+        # Without settings, nothing shows that the attack is impossible.
         return "" if settings is None else attack.missing(settings)
 
     def collect_evidence(self, attack: Attack, seed: int) -> list[Evidence]:
-        """Return the view, in the form that the attack reads."""
-        # Count the run only when an attack reads its view: all attacks may be left out.
+        """Return the recorded view, in the form that the attack reads, as the only evidence.
+
+        The truth is unknown, so it is empty.
+        """
+        # An attack reads the view now. If all attacks are left out, the count stays 0.
         self.run_count = 1
         check_view(attack, self._view)
         view: Any = self._view
@@ -417,11 +441,12 @@ class ViewTarget(Target):
 
 @singledispatch
 def target_of(what: object) -> Target:
-    """Wrap what the user audits (settings, a run, a record, a view) in a `Target`.
+    """Return the `Target` for what the user audits: settings, a run, a record or a view.
 
-    A record with a view that a party recorded becomes the target of that view.
+    A record of a party that recorded a view becomes the target of this view. Any other record
+    becomes the target of its settings.
     """
-    # The types are registered below; this is the error for all others.
+    # The functions below are registered for these types. This function gets all other types.
     raise ConfigError(
         f"audit takes settings, a run, a record or a view, got {type(what).__name__}. For a "
         "stored run: audit(Store().get(id)).",
@@ -434,20 +459,17 @@ def _target_of_settings(what: RunSettings) -> Target:
     return SettingsTarget(system_of(what), what)
 
 
-@target_of.register
-def _target_of_run(what: Run) -> Target:
-    return RunTarget(what)
-
-
-@target_of.register
-def _target_of_view(what: View) -> Target:
-    return ViewTarget(what)
+target_of.register(Run, RunTarget)
+target_of.register(View, ViewTarget)
 
 
 @target_of.register
 def _target_of_record(what: Record) -> Target:
-    path = what.summary.get(VIEW)
-    return target_of(settings_of_record(what) if path is None else read_view(Path(str(path))))
+    # A party that records a view notes the path here (`posse.systems.parties`).
+    path = what.summary.get("view")
+    if path is None:
+        return target_of(settings_of_record(what))
+    return target_of(read_view(Path(str(path))))
 
 
 class Auditor:
@@ -474,7 +496,7 @@ class Auditor:
         self.chosen: list[Attack] = []
         """The attacks to make."""
         self.left_out: dict[str, str] = {}
-        """Names of the attacks that are left out, each with the reason."""
+        """Reasons why attacks are left out or failed, by the name of the attack."""
         requested = all or bool(attacks)
         for attack in self._attacks_to_consider(attacks, all=all):
             reason = self.target.reason_to_skip(attack, requested=requested)
@@ -484,7 +506,7 @@ class Auditor:
                 self.chosen.append(attack)
 
     def _attacks_to_consider(self, names: tuple[str, ...], *, all: bool) -> Sequence[Attack]:
-        """Return the attacks that the user named; without names, all or those by default."""
+        """Return the attacks that the user named; without names, all or the default attacks."""
         attacks = attacks_of(self.target.system).attacks
         choices = tuple(attack.name for attack in attacks)
         for name in names:
@@ -495,26 +517,30 @@ class Auditor:
 
     @property
     def seconds_of_own_runs(self) -> float:
-        """Estimated seconds of those attacks that start their own runs."""
+        """Estimated seconds of the chosen attacks that start their own runs."""
         return self.target.seconds_of_own_runs(self.chosen)
 
     def run(self, watch: AuditWatch) -> None:
         """Make the attacks, and call `watch` with the progress."""
-        simulated = 0.0  # fraction of the progress bar for the simulations
+        preparation = 0.0  # fraction of the progress bar
+        # An attack with `stage` starts its own runs, and reads no prepared views.
         if any(attack.stage is None for attack in self.chosen):
-            simulated = self.target.simulation_fraction
+            preparation = self.target.simulation_fraction
             work = f"running {self.target.system.about.title}"
-            self.target.prepare_views(lambda part: watch(simulated * part, work))
+            self.target.prepare_views(lambda part: watch(preparation * part, work))
         for number, attack in enumerate(self.chosen):
-            attacked = number / len(self.chosen)
-            watch(simulated + (1 - simulated) * attacked, f"attack {attack.name}")
+            finished_attacks = number / len(self.chosen)
+            watch(preparation + (1 - preparation) * finished_attacks, f"attack {attack.name}")
             started = time.monotonic()
             row = self._make_attack(attack)
             if row is not None:
                 self._rows.append(replace(row, seconds=time.monotonic() - started))
 
     def _make_attack(self, attack: Attack) -> Row | None:
-        """Make an attack, and return its row; None if the attack has no evidence or fails."""
+        """Make an attack, and return its row.
+
+        Returns None if the attack has no evidence, or fails. A failure is added to `left_out`.
+        """
         try:
             evidence = self.target.collect_evidence(attack, self.seed)
             if any(item.truth for item in evidence):
@@ -524,7 +550,8 @@ class Auditor:
         except PosseError as error:
             self.left_out[attack.name] = error.text
         except (ArithmeticError, LookupError, ValueError, np.linalg.LinAlgError) as error:
-            # An unfinished run may be too short for an attack. Otherwise such an error is a bug.
+            # An attack may fail because the audited run is unfinished and too short. In all other
+            # cases such an error is a bug. An attack with its own runs does not read the audited run.
             note = self.target.unfinished_run_note
             if attack.stage is not None or not note:
                 raise
@@ -532,23 +559,26 @@ class Auditor:
         return None
 
     def _attack_with_truth(self, attack: Attack, evidence: Sequence[Evidence]) -> Row:
-        # Bonferroni: all attacks together raise a false alarm with at most this probability.
+        """Make an attack, score its estimates, and return its row."""
+        # Bonferroni: with this division, the probability that any attack of the audit raises a false
+        # alarm is at most SIGNIFICANCE.
         significance = SIGNIFICANCE / len(self.chosen)
-        return row_of_attempt(
-            attempt(
-                attack, evidence, self.seed, significance=significance, plantings=self.plantings
-            )
+        result = attempt(
+            attack, evidence, self.seed, significance=significance, plantings=self.plantings
         )
+        return row_of_attempt(result)
 
     def _attack_without_truth(self, attack: Attack, evidence: Sequence[Evidence]) -> Row:
-        # Only a recorded view has no truth, and there is only one view then.
+        """Make an attack without a score, and return its row."""
+        # Only a recorded view has no truth, and its target returns exactly one item of evidence.
         (item,) = evidence
+        estimate = attack.estimate(item.seen, self.seed)
         return Row(
             attack=attack.name,
             title=attack.title,
             at=_roles_text(attack),
             verdict=UNSCORED,
-            says=attack.tell(attack.estimate(item.seen, self.seed)),
+            says=attack.tell(estimate),
             claims=attack.claims,
         )
 
@@ -571,15 +601,17 @@ class Auditor:
 
 def _includes_wire(view: View) -> bool:
     """Return whether a view has messages that none of its parties sent or received."""
-    return any({entry.sender, entry.receiver}.isdisjoint(view.parties) for entry in view.entries)
+    parties = set(view.parties)
+    return any(parties.isdisjoint((entry.sender, entry.receiver)) for entry in view.entries)
 
 
 def _roles_text(attack: Attack) -> str:
+    """Return the kinds of role that the attack's adversary controls, in words."""
     return " and ".join(attack.adversary)
 
 
 def _describe_view(view: View) -> str:
-    """Return the owner and the size of a view in a few words."""
+    """Return the parties that a view belongs to, and its size, in a few words."""
     owner = " and ".join(view.parties) or WIRE
     if "run" in view.public:
         owner += f" of run {view.public['run']}"
@@ -594,8 +626,8 @@ def _describe_view(view: View) -> str:
 def view_of(run: Run, attack: Attack) -> View:
     """Return what the adversary of `attack` saw of a run.
 
-    The adversary controls one party of each kind of role in `attack.adversary`; a kind that is
-    listed twice means two parties. With `WIRE` the adversary also sees all messages on the network.
+    The adversary controls one party for each entry of `attack.adversary`, which is a kind of role.
+    The entry `WIRE` means no party: with it, the adversary sees all messages on the network.
     """
     parties_by_kind: dict[str, list[str]] = {}
     for party, kind in run.kinds.items():
@@ -604,14 +636,15 @@ def view_of(run: Run, attack: Attack) -> View:
     for kind in attack.adversary:
         if kind == WIRE:
             continue
-        if not parties_by_kind.get(kind):
+        candidates = parties_by_kind.get(kind)
+        if not candidates:
             raise ConfigError(f"this run has no {kind}.", rule="systems.adversary.no-such-role")
-        parties.append(parties_by_kind[kind].pop())
+        parties.append(candidates.pop())  # removed: the same kind again means another party
     view = run.view(*parties)
     if WIRE not in attack.adversary:
         return view
-    tap = run.tap()
-    return replace(tap, parties=tuple(parties), secrets=view.secrets)
+    # The parties' own messages are on the network too. So only their secrets are added.
+    return replace(run.tap(), parties=tuple(parties), secrets=view.secrets)
 
 
 def row_of_attempt(result: Attempt) -> Row:

@@ -1,9 +1,9 @@
 """What a system must declare: one object `SYSTEM` in its `system.py`.
 
 A system has the eight members of `System`. It may also have the optional modules that
-`posse.systems.modules` describes. The code above the systems (the Python functions, the command
-line, the studio, audits, reports) uses only these, `Run` and `Record`. None of that code is for
-a particular system.
+`posse.systems.modules` describes. The Python functions, the command line, the studio, audits and
+reports use only these members and modules, `Run` and `Record`. So they have no code for a
+particular system.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class RunSettings(Settings):
     """Name of the system that these settings belong to."""
     writes: ClassVar[tuple[str, ...]] = ()
     """Names of the settings whose values are files or folders that a run writes."""
-    defaults_of_0_1: ClassVar[Mapping[str, object]] = {}
-    """Settings whose default was another one in version 0.1, with that default."""
+    defaults_in_version_0_1: ClassVar[Mapping[str, object]] = {}
+    """Defaults that version 0.1 had, by the name of the setting; only those that have changed."""
 
     seed: int = 1
-    """World seed: rewards, coins, ties and own draws of the simulation; kept in the record."""
+    """World seed: determines rewards, coins, ties and other random draws; kept in the record."""
     runs: int = 1
     """Number of runs, with seeds seed, seed + 1, ..."""
     points: int = 200
@@ -55,6 +55,7 @@ class RunSettings(Settings):
     def _check_runs_points_and_seed(self) -> RunSettings:
         check.at_least(1, runs=self.runs)
         check.at_least(2, points=self.points)
+        # The last seed, seed + runs - 1, must be below 2^63 too.
         if not 0 <= self.seed < 2**63 - self.runs:
             raise ConfigError(
                 f"seed must be in [0, 2^63), got {self.seed}.", rule="systems.seed.out-of-range"
@@ -63,7 +64,7 @@ class RunSettings(Settings):
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """One world seed per run."""
+        """World seeds of the run: `seed`, `seed` + 1, and so on; `runs` is their number."""
         return tuple(range(self.seed, self.seed + self.runs))
 
     @property
@@ -77,9 +78,10 @@ class RunSettings(Settings):
         return twin
 
     def load(self) -> Any:
-        """Load the data, check the settings against them, and return what a run needs.
+        """Load the data, check the settings against the data, and return what a run needs.
 
-        Systems load only once (`Settings.once`). Returns None if the system needs nothing.
+        Returns None if the system loads nothing. Other systems load only at the first call, and
+        keep the result (`Settings.cached`).
         """
         return None
 
@@ -92,7 +94,7 @@ class RunSettings(Settings):
         return {}
 
     def digest(self) -> str:
-        """Return a digest of what a result depends on: settings, data files, version of Posse."""
+        """Return a digest of all that a result depends on: settings, data files, and version."""
         text = json.dumps(
             [self.system, self.resolved(), self.data_digest(), __version__],
             sort_keys=True,
@@ -106,7 +108,7 @@ class RunSettings(Settings):
         return hashlib.sha256(b"".join(contents)).hexdigest() if contents else ""
 
     def files(self) -> Sequence[Path]:
-        """Return the files, and folders of files, that the settings name and a run reads."""
+        """Return the paths in the settings that a run reads: files, and folders of files."""
         return ()
 
 
@@ -126,7 +128,7 @@ class Demo:
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """A description of a system, which lists and help show."""
+    """A description of a system. It is shown in lists and in help."""
 
     title: str
     summary: str
@@ -159,10 +161,10 @@ class RoleKind:
     holds: str
     """What such a role knows or has, as the end of the sentence "It holds ..."."""
     sole: bool = False
-    """Whether a federation has exactly one party of this kind. Its name is then `kind`."""
+    """Whether a federation has exactly one party of this kind. This party has the name `kind`."""
     party: bool = True
-    """Whether roles of this kind take part in the protocol. For example, producers do not: parties
-    buy from them, and they only appear in pictures.
+    """Whether roles of this kind take part in the protocol. A kind that only appears in pictures
+    does not. For example, producers, from whom the parties buy, send no messages.
     """
 
 
@@ -181,7 +183,7 @@ class Level(Generic[S]):
     broken_by: str = ""
     """The smallest group that learns what is protected; a few words."""
     attacks: tuple[str, ...] = ()
-    """Names of the attacks that verify both."""
+    """Names of the attacks that verify `against` and `broken_by`."""
     command: str = ""
     """The command that switches stronger protection on, if this level protects little."""
 
@@ -189,8 +191,8 @@ class Level(Generic[S]):
 class System(ABC, Generic[S]):
     """What every system must declare: its name, roles, levels and settings, and how to start a run.
 
-    Help and lists read these declarations without running anything. So a system's module imports
-    slow modules only in the functions that need them.
+    Help and lists import the module of every system to read these declarations. So that the import
+    is fast, such a module imports slow modules only inside the functions that need them.
     """
 
     name: ClassVar[str]
@@ -202,7 +204,7 @@ class System(ABC, Generic[S]):
     @property
     @abstractmethod
     def Settings(self) -> type[S]:
-        """The class of its settings."""
+        """The class of the system's settings."""
 
     @abstractmethod
     def level_of(self, settings: S) -> str:
@@ -236,7 +238,7 @@ class System(ABC, Generic[S]):
 AnySystem: TypeAlias = System[Any]
 
 PLAIN = ("Nothing is protected: this is the plain twin, in which one party sees everything.",)
-"""What is not protected in a plain run, in sentences."""
+"""Sentences about what is not protected in a plain run."""
 UNPROTECTED_LEVELS = ("plain", "alone", "placebo")
 """Levels at which nothing is protected, or nothing is sent that needs protection."""
 
@@ -263,27 +265,29 @@ def presentation(
         settings: The settings of the run.
         sections: Tables that only this system has.
         more: Further entries: `protection` (the level in a few words), `warnings` (sentences about
-            what may be wrong with the run), `stopped` (why it stopped early), `resume` (how to
-            continue it), and `cards` for the top of a report (each card is a pair of a figure with
-            its unit, and what the figure means).
+            what may be wrong with the run), `stopped` (why the run stopped early), `resume` (how to
+            continue the run), and `cards` for the top of a report (each card is a pair: a figure
+            with its unit, and the meaning of the figure).
     """
     level = level_or_none(system, settings)
     learns = () if level is None else level.learns(settings)
-    entries = presentation_of_level(system, level, learns, [table.plain() for table in sections])
+    tables = [table.plain() for table in sections]
+    entries = presentation_without_settings(system, level, learns, tables)
     if settings.dropped:
         entries["dropped"] = list(settings.dropped)
     return entries | more
 
 
-def presentation_of_level(
+def presentation_without_settings(
     system: AnySystem,
     level: Level[Any] | None,
     learns: Sequence[str],
     tables: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return what a record stores only to be shown, for a deployed party, which has no settings.
+    """Return what a record stores only to be shown (`Record.show`), from a level, not settings.
 
-    `presentation` does the same for a run with settings.
+    This function is for deployed parties, which have no settings. `presentation` calls it for runs
+    with settings.
 
     Args:
         system: The system.
@@ -292,15 +296,15 @@ def presentation_of_level(
         tables: Tables as a record stores them (`Section.plain`).
     """
     roles = {role.kind: {"label": role.label, "colour": list(role.colour)} for role in system.roles}
-    summary: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     if level is not None and level.against:
-        summary["protection_summary"] = {
+        entries["protection_summary"] = {
             "against": level.against,
             "broken_by": level.broken_by,
             "attacks": list(level.attacks),
             "command": level.command,
         }
-    return summary | {
+    return entries | {
         "title": system.about.title,
         "roles": roles,
         "protects": _protection_sentences(system, level),
@@ -313,18 +317,18 @@ def _protection_sentences(system: AnySystem, level: Level[Any] | None) -> list[s
     """Return what the system protects, and what the level adds; empty if nothing is protected."""
     if level is None or level.name in UNPROTECTED_LEVELS:
         return []
-    protects = system.about.protects
-    first = f"{protects[:1].upper()}{protects[1:]}."
-    return [first, f"Level {level.name}: {level.summary}."]
+    protects = system.about.protects  # a few words; they become a sentence
+    of_system = f"{protects[:1].upper()}{protects[1:]}."
+    return [of_system, f"Level {level.name}: {level.summary}."]
 
 
 def flatten_built_in_policy(
     values: Any, system: str, policies: Iterable[str], parameters: tuple[str, ...], why: str
 ) -> Any:
-    """Replace a policy's table by its name alone, and each of its parameters by a setting.
+    """Replace the table of a policy by the policy's name, and by one setting for each parameter.
 
-    For systems that take only their built-in policies. A "before" validator of their settings calls
-    this with all values, and returns the result.
+    This is for systems that take only built-in policies. A "before" validator of the settings of
+    such a system calls this function with all values, and returns the result.
 
     Args:
         values: The values of all settings.
@@ -340,20 +344,24 @@ def flatten_built_in_policy(
     >>> flatten_built_in_policy(values, "toy", ("ucb",), ("width",), "it is small.")
     {'policy': 'ucb', 'width': 2.0}
     """
-    if not isinstance(values, Mapping) or values.get("policy") is None:
+    policy = values.get("policy") if isinstance(values, Mapping) else None
+    if policy is None:
         return values
-    policy = values["policy"]
     table = dict(policy) if isinstance(policy, Mapping) else {"name": policy}
     name = table.pop("name", None)
     nested = table.pop("parameters", {})
-    # A wrong value of `parameters` stays in the table, so that the last check names it.
-    table |= nested if isinstance(nested, Mapping) else {"parameters": nested}
+    if isinstance(nested, Mapping):
+        table |= nested
+    else:
+        # The check of the names below reports `parameters` as an unknown parameter.
+        table["parameters"] = nested
     if not isinstance(name, str) or ":" in name:
         raise ConfigError(
             f"{system} takes the policies {', '.join(policies)}, got {name!r}: {why} Choose one of "
             "them.",
             rule="systems.policy.not-shipped",
         )
+    # Only parameters are left in the table now.
     for parameter in table:
         check.one_of(parameters, parameter=parameter)
     return {**values, **table, "policy": name}

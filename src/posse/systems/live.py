@@ -36,13 +36,12 @@ from posse.systems.registry import system_of
 
 FORMAT = "posse live 1"
 """Format of saved bandits."""
-REWARDS = ("wait", "fold")
-"""Whether a decision waits for the reward of the previous one; see `Bandit`."""
 POINTS = 200
-"""Number of points that remain when every other point of a curve is removed."""
+"""Number of points of a curve after every other point was removed (`RewardCurve.add`)."""
 
 Integer: TypeAlias = int | np.integer[Any]
 Number: TypeAlias = int | float | np.integer[Any] | np.floating[Any] | np.bool_
+_NUMBER_TYPES = (int, float, np.integer, np.floating, np.bool_)
 
 
 class Choice(NamedTuple):
@@ -50,20 +49,20 @@ class Choice(NamedTuple):
 
     arm: int
     probability: float | None
-    """Probability of this arm, if it is known."""
+    """Probability with which the system chose this arm; None if it is unknown."""
     key: tuple[int, ...]
-    """Integers by which the system finds the choice when its reward arrives."""
+    """Identifies the choice for the system: `Bandit` passes it on with the reward."""
 
 
 class Serving(ABC):
     """What a system implements for `live`: it chooses arms, and learns from rewards.
 
-    `Bandit` checks the calls of its user before it calls these methods. A choice is *open* until
-    its reward arrives. Each choice uses all rewards that arrived before it.
+    `Bandit` checks the user's calls before it calls these methods. A choice is *open* until its
+    reward arrives, or the user drops it. Each choice uses all rewards that arrived before.
     """
 
     settings: RunSettings
-    """The settings that are used, with all values that the system has filled in."""
+    """The settings in use, with all values that the system has filled in."""
 
     @property
     @abstractmethod
@@ -86,11 +85,11 @@ class Serving(ABC):
 
     @abstractmethod
     def check_reward(self, value: float) -> None:
-        """Raise an error if the value of a reward is outside its range."""
+        """Raise an error if the value of a reward is outside the range of rewards."""
 
     @abstractmethod
     def reward(self, key: tuple[int, ...], value: float | None) -> None:
-        """Receive the reward of an open choice; `value` is None if the reward will never arrive."""
+        """Receive the reward of the open choice `key`; None if the reward will never arrive."""
 
     @abstractmethod
     def end_round(self) -> None:
@@ -98,11 +97,11 @@ class Serving(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """End the protocol. `Bandit` calls this when no choice is open."""
+        """End the protocol. `Bandit` calls this method when no choice is open."""
 
     @abstractmethod
     def record_fields(self) -> dict[str, Any]:
-        """Return the fields of a record that the system adds: pulls, rewards by arm, costs."""
+        """Return fields that the system adds to the record, such as pulls and costs."""
 
     @abstractmethod
     def save(self) -> Any:
@@ -110,7 +109,7 @@ class Serving(ABC):
 
     @abstractmethod
     def load(self, saved: Any) -> None:
-        """Continue from a saved state, with new keys."""
+        """Continue from a state that `save` returned, with new keys."""
 
 
 @dataclass
@@ -123,21 +122,21 @@ class RewardCurve:
     stride: int = 1
     """Number of rewards between two points."""
     points: list[tuple[int, float]] = field(default_factory=list)
-    """Pairs: a number of rewards, and the sum of the rewards up to that one."""
+    """Pairs (n, sum of the first n rewards)."""
 
     def add(self, reward: float) -> None:
-        """Add a reward; when the points become too many, remove every other one."""
+        """Add a reward. If the curve then has too many points, remove every other point."""
         self.total += reward
         self.count += 1
         if self.count % self.stride == 0:
             self.points.append((self.count, self.total))
         if len(self.points) >= 2 * POINTS:
-            # Points are at stride, 2 stride, 3 stride, ...; keep those at the even multiples.
+            # Points are at stride, 2 stride, 3 stride, ...; keep the points at even multiples.
             self.points = self.points[1::2]
             self.stride *= 2
 
     def sums(self) -> dict[int, float]:
-        """Return the sums at the points and at the last reward, by the number of rewards."""
+        """Return the sum of rewards at each point and at the end, by the number of rewards."""
         sums = dict(self.points)
         if self.count:
             sums[self.count] = self.total
@@ -148,8 +147,8 @@ class Bandit:
     """A bandit that decides now and receives the rewards later.
 
     With `rewards="wait"`, the reward of a decision must arrive, or be dropped, before the next
-    decision. With `rewards="fold"`, decisions do not wait: each one uses (folds in) the rewards
-    that have arrived. A bandit must not be used by two threads at once.
+    decision. With `rewards="fold"`, a decision does not wait: it uses (folds in) the rewards that
+    have arrived. Two threads must not use a bandit at the same time.
     """
 
     def __init__(
@@ -158,7 +157,7 @@ class Bandit:
         *,
         rewards: Literal["wait", "fold"] = "wait",
         horizon: int | None = None,
-        serving_of_0_1: Callable[[], Serving] | None = None,
+        make_serving_with_old_defaults: Callable[[], Serving] | None = None,
     ) -> None:
         self.settings = serving.settings
         self.rewards = rewards
@@ -166,13 +165,14 @@ class Bandit:
         self.horizon = horizon
         """Largest number of decisions; None if there is no limit."""
         self._serving = serving
-        self._serving_of_0_1 = serving_of_0_1
-        # Read only once: `serving.names` may search the data, and every decision needs a name.
+        # Used by `load` if version 0.1, which had other defaults, saved the bandit.
+        self._make_serving_with_old_defaults = make_serving_with_old_defaults
+        # Every decision needs a name, and `serving.names` may search the data. So read it once.
         self.names = serving.names
         """Names of the arms."""
         self.decisions = 0
         """Number of decisions so far."""
-        # The key (`Choice.key`) of each open choice, by the id of its decision.
+        # `Choice.key` of each open choice, by the id of the decision.
         self._open: dict[int, tuple[int, ...]] = {}
         self._finished = False
         self._curve = RewardCurve()
@@ -216,10 +216,11 @@ class Bandit:
     def decide_many(
         self, contexts: Integer | Iterable[Any], *, client: Integer | None = None
     ) -> list[Decision]:
-        """Make several decisions at once, which needs `rewards="fold"`.
+        """Make several decisions at once. More than one needs `rewards="fold"`.
 
         Args:
-            contexts: One context for each decision; or, without contexts, the number of decisions.
+            contexts: One context for each decision. For systems without contexts, the number of
+                decisions.
             client: Number of the device that decides, for systems that learn on devices.
         """
         batch = _batch_contexts(contexts)
@@ -232,9 +233,10 @@ class Bandit:
         return [self.decide(context, client=client) for context in batch]
 
     def reward(self, id: Integer, value: Number) -> bool:
-        """Receive the reward of a decision; return False if the decision did not wait for one.
+        """Receive the reward of a decision; return whether the decision waited for its reward.
 
-        A decision waits until its first reward arrives, or until it is dropped.
+        A decision waits until its first reward arrives, or until `drop`. Later rewards of the same
+        decision have no effect.
 
         Raises:
             ConfigError: There is no such decision, or the reward is outside its range.
@@ -242,26 +244,29 @@ class Bandit:
         number = self._checked_id(id)
         if number not in self._open:
             return False
-        if not isinstance(value, _NUMBERS) or not math.isfinite(value):
+        if not isinstance(value, _NUMBER_TYPES) or not math.isfinite(value):
             raise ConfigError(
                 f"a reward must be a finite number, got {value!r}.",
                 rule="systems.reward.not-finite",
             )
-        self._serving.check_reward(float(value))
-        self._serving.reward(self._open[number], float(value))
+        amount = float(value)
+        self._serving.check_reward(amount)
+        # If the next line raises an error, the decision still waits.
+        self._serving.reward(self._open[number], amount)
         del self._open[number]
-        self._curve.add(float(value))
+        self._curve.add(amount)
         return True
 
     def reward_many(self, rewards: Mapping[Integer, Number]) -> int:
         """Receive several rewards, by the ids of their decisions.
 
-        Returns the number of decisions that waited for their reward.
+        Returns how many of these decisions waited for their reward.
         """
-        return sum(self.reward(id, value) for id, value in rewards.items())
+        waited = [self.reward(id, value) for id, value in rewards.items()]
+        return waited.count(True)
 
     def drop(self, id: Integer) -> bool:
-        """Stop waiting for the reward of a decision; return False if it did not wait for one."""
+        """Stop waiting for the reward of a decision; return whether the decision waited for it."""
         number = self._checked_id(id)
         if number not in self._open:
             return False
@@ -272,14 +277,15 @@ class Bandit:
     def learn(self) -> None:
         """End the current round of learning now, for systems that learn in rounds.
 
-        Rounds also end automatically. In systems that learn from each reward this does nothing.
+        A round also ends without this call. In systems that learn from each reward, the call does
+        nothing.
         """
         self._serving.end_round()
 
     def finish(self) -> Record:
         """Drop the decisions that wait for a reward, end the protocol, and return the record.
 
-        A second call only returns the record again.
+        A second call only returns the record.
         """
         if not self._finished:
             for id in self.pending:
@@ -291,18 +297,22 @@ class Bandit:
     def record(self, status: str | None = None) -> Record:
         """Return the record of all decisions and rewards so far.
 
-        By default its status is "finished" after `finish`, and "running" before.
+        By default the status of the record is "finished" after `finish`, and "running" before.
         """
         system = system_of(self.settings)
-        horizon = self.horizon or self.decisions
-        # A step of a live bandit is a decision, even if runs of the system count rounds.
-        nouns = {**system.about.nouns, "step": "decision"}
         fields = self._serving.record_fields()
         # `problem`, `summary` and `show` have entries of the system and entries of every bandit.
-        problem = {"name": "live", "names": list(self.names), **fields.pop("problem", {})}
-        problem["words"] = nouns
+        problem = {
+            "name": "live",
+            "names": list(self.names),
+            **fields.pop("problem", {}),
+            # A step of a live bandit is a decision, even if a step of the system's runs is a round.
+            "words": {**system.about.nouns, "step": "decision"},
+        }
         summary = fields.pop("summary", {})
         show = fields.pop("show", {})
+        # If the bandit has no horizon, the record has the number of decisions so far.
+        horizon = self.horizon or self.decisions
         sums = self._curve.sums()
         return Record(
             kind=system.name,
@@ -327,9 +337,10 @@ class Bandit:
         return text
 
     def save(self, path: str | Path) -> None:
-        """Write the state to a file that only its owner may read: it has the sum of each arm.
+        """Write the state to a file. A bandit with the same settings can `load` the file.
 
-        `load` of a bandit with the same settings continues from the file.
+        Only the owner of the file may read it, because it contains the sum of the rewards of each
+        arm.
         """
         state = {
             "format": FORMAT,
@@ -346,19 +357,18 @@ class Bandit:
         }
         write_whole(path, json.dumps(state).encode(), mode=PRIVATE)
 
-    def _setup(self, serving: Serving) -> dict[str, Any]:
-        """Return what must be the same in a bandit that continues from this one's file."""
+    def _setup_with(self, serving: Serving) -> dict[str, Any]:
+        """Return what a file must contain, so that this bandit can load the file with `serving`."""
         setup = {**serving.config, "arms": list(self.names), "rewards": self.rewards}
-        # The state was stored as JSON, which has no tuples. So convert the values in the same way.
-        as_stored: dict[str, Any] = json.loads(json.dumps(setup))
-        return as_stored
+        # A file has JSON, in which tuples are lists. Convert the values to compare them with a file.
+        return dict(json.loads(json.dumps(setup)))
 
     def load(self, path: str | Path) -> Bandit:
         """Continue from a file that `save` of a bandit with the same settings wrote.
 
-        If the file was saved with the defaults of version 0.1, settings that were left out take
-        these defaults. Decisions that waited for a reward at the time of saving wait again, and
-        decisions after that are forgotten. Returns this bandit.
+        A decision that waited for its reward when the file was saved waits again. Decisions that
+        were made later are forgotten. If the file was saved with the defaults of version 0.1, the
+        bandit takes these defaults for settings that were left out. Returns this bandit.
 
         Raises:
             ConfigError: The file belongs to a bandit with other settings.
@@ -366,7 +376,7 @@ class Bandit:
         """
         state = _read_state(Path(path))
         try:
-            serving = self._serving_for(path, state)
+            serving = self._matching_serving(state, path)
             decisions = int(state["made"])
             finished = bool(state["finished"])
             open_keys = {int(id): tuple(map(int, key)) for id, key in state["open"]}
@@ -386,21 +396,25 @@ class Bandit:
         self._curve = curve
         return self
 
-    def _serving_for(self, path: str | Path, state: Mapping[str, Any]) -> Serving:
-        """Return the object that continues a state: the present one, or one with defaults of 0.1.
+    def _matching_serving(self, state: Mapping[str, Any], path: str | Path) -> Serving:
+        """Return the `Serving` with the settings of a saved state.
+
+        This is the present one, or one with the defaults of version 0.1.
 
         Raises:
-            ConfigError: The state belongs to a bandit with other settings.
+            ConfigError: The state, which was read from `path`, belongs to a bandit with other
+                settings.
         """
         name = self._different_setting(state, self._serving)
         if name is None:
             return self._serving
-        if self._serving_of_0_1 is not None:
-            serving = self._serving_of_0_1()
+        # Version 0.1 may have saved the state. It had other defaults for settings that were left out.
+        if self._make_serving_with_old_defaults is not None:
+            serving = self._make_serving_with_old_defaults()
             if self._different_setting(state, serving) is None:
                 return serving
         saved = _saved_setup(state)
-        expected = self._setup(self._serving)
+        expected = self._setup_with(self._serving)
         raise ConfigError(
             f"{path} was saved with {name} {saved.get(name)!r}, got {expected.get(name)!r}. Make "
             "this bandit with the same settings.",
@@ -409,10 +423,13 @@ class Bandit:
         )
 
     def _different_setting(self, state: Mapping[str, Any], serving: Serving) -> str | None:
-        """Return the first setting in which a state differs from `serving`; None if none does."""
+        """Return the name of the first setting whose values in a state and in `serving` differ.
+
+        Returns None if all values are equal.
+        """
         saved = _saved_setup(state)
-        expected = self._setup(serving)
-        for name in saved | expected:
+        expected = self._setup_with(serving)
+        for name in saved | expected:  # a setting may be in only one of the two
             if saved.get(name) != expected.get(name):
                 return name
         return None
@@ -431,7 +448,7 @@ class Bandit:
                 rule="systems.horizon.reached",
             )
         if self.rewards == "wait" and self._open:
-            id = next(iter(self._open))
+            id = self.pending[0]
             raise ConfigError(
                 f"decision {id} waits for its reward. Call reward({id}, value), or drop({id}) if "
                 "none will come; with rewards='fold' decisions do not wait.",
@@ -439,7 +456,7 @@ class Bandit:
             )
 
     def _checked_id(self, id: Integer) -> int:
-        """Return the id of a decision as a Python integer; raise an error if there is none."""
+        """Return the id of a decision as a Python integer; raise an error for any other value."""
         number = _integer_or_none(id)
         if number is None or not 0 <= number < self.decisions:
             raise ConfigError(
@@ -467,16 +484,16 @@ def live(
         features: Number of features of a context, for systems that learn from contexts.
         rewards: Whether each decision waits for the reward of the previous one ("wait"), or uses
             the rewards that have arrived ("fold").
-        horizon: Number of decisions. By default unlimited; the horizon of the settings is only for
-            simulations.
-        options: Further options of the system (`Live.serve`).
+        horizon: Largest number of decisions; by default there is no limit. The horizon of the
+            settings is only for simulations.
+        options: Options that only this system takes (`Live.serve`).
     """
     if not isinstance(settings, RunSettings):
         raise ConfigError(
             f"live takes the settings of a system, such as posse.Samba(), got {settings!r}.",
             rule="systems.settings.wrong-type",
         )
-    check.one_of(REWARDS, rewards=rewards)
+    check.one_of(("wait", "fold"), rewards=rewards)
     horizon = _python_integer(horizon)
     if horizon is not None:
         check.at_least(1, horizon=horizon)
@@ -489,49 +506,47 @@ def live(
     if features is not None:
         options["features"] = _python_integer(features)
     serve = live_of(system_of(settings)).serve
-    serving_of_0_1 = None
-    old_settings = _settings_of_0_1(settings)
+    make_serving_with_old_defaults = None
+    old_settings = _settings_with_old_defaults(settings)
     if old_settings is not None:
-        serving_of_0_1 = partial(serve, old_settings, names, horizon, **options)
+        make_serving_with_old_defaults = partial(serve, old_settings, names, horizon, **options)
     return Bandit(
         serve(settings, names, horizon, **options),
         rewards=rewards,
         horizon=horizon,
-        serving_of_0_1=serving_of_0_1,
+        make_serving_with_old_defaults=make_serving_with_old_defaults,
     )
 
 
-def _settings_of_0_1(settings: RunSettings) -> RunSettings | None:
-    """Return what these settings meant in version 0.1, which had other defaults.
+def _settings_with_old_defaults(settings: RunSettings) -> RunSettings | None:
+    """Return the settings with the defaults of version 0.1 for all settings that were left out.
 
-    They are needed to load a bandit that 0.1 saved. Returns None if the defaults of the settings
-    that were left out have not changed.
+    A bandit that version 0.1 saved may have these defaults. Returns None if no setting that was left
+    out had another default.
     """
-    left_out = {
+    old_defaults = {
         name: value
-        for name, value in settings.defaults_of_0_1.items()
+        for name, value in settings.defaults_in_version_0_1.items()
         if name not in settings.model_fields_set
     }
-    return settings.but(**left_out) if left_out else None
-
-
-_NUMBERS = (int, float, np.integer, np.floating, np.bool_)
+    return settings.but(**old_defaults) if old_defaults else None
 
 
 def _integer_or_none(value: object) -> int | None:
-    """Return an integer of Python or numpy as a Python integer; None for anything else."""
+    """Return an integer of Python or numpy as a Python integer; None for any other value."""
+    # In Python, a bool is an int.
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         return None
     return int(value)
 
 
 def _python_integer(value: Any) -> Any:
-    """Return an integer of numpy as a Python integer, for JSON; anything else unchanged."""
+    """Return an integer of numpy as one of Python, for JSON; any other value unchanged."""
     return int(value) if isinstance(value, np.integer) else value
 
 
 def _batch_contexts(contexts: Integer | Iterable[Any]) -> list[Any]:
-    """Return the contexts of a batch as a list; None for each decision without contexts."""
+    """Return a list with one context for each decision of a batch; None for one without context."""
     count = _integer_or_none(contexts)
     if count is not None and count >= 0:
         return [None] * count
@@ -546,14 +561,15 @@ def _batch_contexts(contexts: Integer | Iterable[Any]) -> list[Any]:
 def _checked_arm_names(arms: Iterable[str] | None) -> tuple[str, ...] | None:
     """Return the names of arms; raise an error unless they are two or more different texts.
 
-    None means the names of the arms in the settings' data.
+    None means the names of the arms in the data; it is returned unchanged.
     """
     if arms is None:
         return None
+    # A text would be taken for a list of its letters.
     is_list = isinstance(arms, Iterable) and not isinstance(arms, str)
     names = tuple(arms) if is_list else ()
-    texts = {name for name in names if isinstance(name, str)}
-    if len(texts) < max(2, len(names)):
+    different_texts = {name for name in names if isinstance(name, str)}
+    if len(names) < 2 or len(different_texts) < len(names):
         raise ConfigError(
             f"arms must be two or more different names, got {arms!r}. Example: ('red', 'blue').",
             rule="systems.arms.not-names",
@@ -562,11 +578,12 @@ def _checked_arm_names(arms: Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 def _saved_setup(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings, arms and rewards of the bandit that a file belongs to."""
+    """Return the settings and arguments of the bandit that saved a state (`_setup_with`)."""
     return {**state["settings"], "arms": state["arms"], "rewards": state["rewards"]}
 
 
 def _read_state(path: Path) -> dict[str, Any]:
+    """Read a file that `Bandit.save` wrote; raise an error for any other file."""
     try:
         state = dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, TypeError, ValueError) as error:

@@ -7,12 +7,12 @@
 | `deploy` | `DEPLOY: Deploy` | parties at different organisations |
 | `live` | `LIVE: Live` | decisions on demand, and learnt models |
 | `commands` | `COMMANDS: Commands` | commands that only this system has |
-| `report` | `REPORT: Report` | what reports compare a run with, and further tables of reports |
+| `report` | `REPORT: Report` | what reports compare a run with, and tables of this system alone |
 
-Modules are found by their names, so a system does not list them. They are imported when they are
-used. `scene_of(system)` returns the object of the module `scene`, and there is such a function for
-each module. If the system has no such module, the function returns an object with the defaults of
-the class; `deploy_of` returns None.
+Modules are found by their names, so a system does not list them. A module is imported when it is
+used. For each module there is a function that returns its object, such as `scene_of(system)`. If the
+system has no such module, the function returns an object with the defaults of the class. Only
+`deploy_of` returns None instead.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ Picture = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Scenario:
-    """Settings with a story, for someone who sees the system for the first time."""
+    """Settings with a story, for users who see the system for the first time."""
 
     name: str
     about: str
     """The story, in two or three sentences: who the parties are, what they want, what to watch."""
     settings: Mapping[str, Any]
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments of `System.start`, such as the state that the run begins in."""
+    """Arguments of `System.start` that only this system takes, such as a state to begin in."""
 
 
 def _knowledge_of_level(settings: RunSettings, kind: str) -> dict[str, list[str]]:
-    """Return the sentences of the level about a kind of role: what it knows, and could infer."""
+    """Return sentences about a kind of role: what it holds, learns and could infer at this level."""
     system = system_of(settings)
     role = next(role for role in system.roles if role.kind == kind)
     knows = [f"It holds {role.holds}."]
@@ -76,18 +76,22 @@ def _knowledge_of_level(settings: RunSettings, kind: str) -> dict[str, list[str]
     if level is not None:
         knows += _sentences_about(role, level.learns(settings))
     could = _sentences_about(role, not_protected(system, settings))
+    # Levels have no sentences about what a role can never know.
     return {"knows": knows, "never": [], "could": could}
 
 
 def _sentences_about(role: RoleKind, sentences: Iterable[str]) -> list[str]:
     """Return the sentences that name a role by its kind, or by the last word of its label."""
-    last_word = role.label.lower().split()[-1]  # "data owner" -> "owner"
+    last_word = role.label.lower().split()[-1]  # "owner" of "data owner"
     names = (role.kind.lower(), last_word)
     return [text for text in sentences if any(name in text.lower() for name in names)]
 
 
 def _with_and_without_protection(settings: S) -> Sequence[tuple[str, S]]:
-    """Return the settings and those of their plain twin, each with a name."""
+    """Return pairs of a name and settings: the settings themselves, and those of the plain twin.
+
+    Settings that are plain have no further twin.
+    """
     system = system_of(settings)
     if system.level_of(settings) == "plain":
         return (("as set", settings),)
@@ -101,7 +105,7 @@ class Scene(Generic[S, R]):
     places: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Where each kind of role is drawn, from (0, 0) at the top left to (1, 1)."""
     scenarios: tuple[Scenario, ...] = ()
-    """What the studio offers to begin with."""
+    """What the studio offers to users who begin."""
     draw: Callable[[R], Picture | None] = lambda run: None
     """Returns a picture of the run: its parties and their figures; None if there is none."""
     explain: Callable[[Any, Delivery], Picture | None] = lambda run, delivery: None
@@ -109,22 +113,26 @@ class Scene(Generic[S, R]):
     pseudocode: Callable[[S], Mapping[str, Sequence[str]]] = lambda settings: {}
     """Returns the pseudocode of each kind of role, by line."""
     sources: Callable[[S], Mapping[str, str]] = lambda settings: {}
-    """Returns the class of each kind of role as "module:Class", to show its real source."""
+    """Returns "module:Class" for each kind of role; the studio shows the source code of the class."""
     knowledge: Callable[[S, str], Mapping[str, Sequence[str]]] = _knowledge_of_level
     """Returns sentences about a kind of role: what it knows (`knows`), can never know (`never`) and
-    could infer (`could`). By default the sentences of the level that name the role.
+    could infer (`could`). By default these are the sentences of the level that name the role.
     """
     visibility: Callable[[S], Picture | None] = lambda settings: None
-    """Returns who sees which data, measured on a small run: `columns` (observers), `rows` (`data`,
-    and `cells` with what hides the data from each observer) and `note`. None if it is not known.
+    """Returns who sees which data, measured on a small run; None if this is not known.
+
+    `columns` are the observers, and `note` is a remark. Each of `rows` has the name of some `data`,
+    and `cells`: what hides these data from each observer.
     """
     preview: Callable[[S], Picture | None] = lambda settings: None
-    """Returns what the data contain before a run: `arms` (name, mean and number of ratings),
-    `histogram` (value and count) and `note`. None if there is nothing to show.
+    """Returns what the data contain, to show it before a run; None if there is nothing to show.
+
+    The entries are `arms` (name, mean and number of ratings), `histogram` (value and count) and
+    `note`.
     """
     variants: Callable[[S], Sequence[tuple[str, S]]] = _with_and_without_protection
-    """Returns pairs of a name and settings, which show what each protection costs. The settings
-    themselves come first.
+    """Returns pairs of a name and settings. Runs of all pairs show what each protection costs. The
+    first pair has the unchanged settings.
     """
 
 
@@ -135,15 +143,15 @@ class Scene(Generic[S, R]):
 class Attacks:
     """Attacks on runs.
 
-    Each sentence of a level has an attack (`Attack.claims`), or a reason why it has none.
+    Each sentence of a level has an attack (`Attack.claims`), or a reason why not (`unattacked`).
     """
 
     attacks: tuple[Attack, ...] = ()
     unattacked: Mapping[str, str] = field(default_factory=dict)
-    """Beginnings of those sentences that have no attack, each with the reason."""
+    """Reasons why sentences have no attack, by the beginning of the sentence."""
     similar_settings: Callable[[Mapping[str, Any]], RunSettings | None] = lambda public: None
-    """Returns settings of a simulation with the same public terms as a recorded view; None if the
-    terms are not complete.
+    """Returns settings whose simulation has the public terms of a recorded view (`View.public`).
+    Returns None if a term that the settings need is missing.
     """
 
 
@@ -157,16 +165,16 @@ class Deploy:
     build: Build
     """Makes a party from its file."""
     layout: Callable[[dict[str, Any], Path], Layout]
-    """Reads the file of a federation, and returns how to lay it out on one machine. It is called
-    with the values in the file and the file's folder.
+    """Checks the file of a federation, to run all its parties on one machine. It is called with the
+    values in the file and with the file's folder.
     """
     invite: Callable[[dict[str, Any], Path], Invitation] | None = None
-    """Makes the invitation to a run in a standing federation, whose members run many runs. It is
+    """Makes the invitation to a run in a standing federation, whose members make many runs. It is
     called with the settings of the run and a folder for relative paths. None if the system has no
-    such runs.
+    runs in standing federations.
     """
     vocabulary: Vocabulary | None = None
-    """The system's messages, to read views that parties recorded; None if parties record none."""
+    """The system's messages, to read recorded views; None if parties record no views."""
 
 
 # Decisions on demand ------------------------------------------------------------------------------
@@ -186,14 +194,17 @@ class Live:
     """How a system decides on demand in this process (`posse.live`), and reads learnt models."""
 
     serve: Callable[..., Serving] = _refuse_to_serve
-    """Returns the object that decides; by default raises an error. It is called with the settings,
-    the names of the arms (or None), the horizon (or None) and the system's own options.
+    """Returns the object that decides; by default raises an error.
+
+    It is called with the settings, the names of the arms, the horizon, and options that only this
+    system takes. If the names are None, the names of the data are used. If the horizon is None,
+    there is no limit.
     """
     reason: str = "its author has not written it. Use posse.run or posse.start."
     """Why the system has no `serve`, and what to use instead."""
     read_model: Callable[[Path], Learnt | None] = lambda path: None
-    """Reads a learnt model from a file or folder that a run wrote; None if the file is not from
-    this system.
+    """Reads a learnt model from a file or folder that a run wrote. Returns None if the file or
+    folder is from another system.
     """
 
 
@@ -202,7 +213,7 @@ class Live:
 
 @dataclass(frozen=True)
 class Command:
-    """A command of one system, such as `budget arms`; the command line adds it to its own."""
+    """A command that only one system has, such as `budget arms`. The command line includes it."""
 
     path: tuple[str, ...]
     """Words of the command. The first one may be a group of Posse (`problems`, `check`, `evaluate`,
@@ -210,56 +221,58 @@ class Command:
     """
     summary: str
     settings: Callable[[], type[Settings]]
-    """Imports and returns the class of settings that the flags of the command set."""
+    """Imports and returns the command's class of settings. Each flag sets one of the settings."""
     run: Callable[[Any], Iterable[str | Section | Record]]
-    """Runs the command; yields what is printed at once (remarks, tables) or stored (records)."""
+    """Runs the command. Yields remarks and tables, which are printed at once, and records, which
+    are stored.
+    """
     positional: tuple[str, ...] = ()
-    """Settings whose values are given without a flag."""
+    """Settings whose values the user may write without a flag."""
     skip: tuple[str, ...] = ()
     """Settings that have no flag in this command."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Defaults of this command that differ from those of the settings."""
+    """Settings that have another default in this command, with that default."""
     examples: tuple[str, ...] = ()
     """Two commands for the help page."""
     stopped: str = ""
-    """What is printed after Ctrl-C if the command stores unfinished work; empty if it does not."""
+    """What is printed after Ctrl-C, for a command that stores unfinished work; empty for others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Commands:
-    """Commands that one system alone has, and settings that get no flag in any of its commands."""
+    """Commands that only one system has."""
 
     commands: tuple[Command, ...] = ()
     without_flag: tuple[str, ...] = ()
-    """Names of these settings."""
+    """Names of the system's settings that have no flag in any command."""
 
 
 # Reports ------------------------------------------------------------------------------------------
 
 
 def _only_plain_twin(settings: S) -> Sequence[S]:
-    """Return the settings of the plain twin; empty for a run that is plain itself."""
+    """Return the settings of the plain twin, as the only comparison; none for a plain run."""
     system = system_of(settings)
     return () if system.level_of(settings) == "plain" else (system.twin(settings),)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report(Generic[S]):
-    """What a run is compared with, and tables that only records of this system have."""
+    """What a run is compared with, and tables that only this system adds to reports."""
 
     comparisons: Callable[[S], Sequence[S]] = _only_plain_twin
-    """Returns settings of the runs that a run is compared with, to show what protection costs, or
-    what taking part earns. By default those of the plain twin.
+    """Returns the settings of each run that a run is compared with. The comparison shows what
+    protection costs, or what taking part earns. By default a run is compared with its plain twin.
     """
     compared_by_default: bool = True
-    """Whether `posse run` runs the comparisons without a flag."""
+    """Whether `posse run` makes the comparisons without a flag."""
     sections: Callable[[Sequence[Record]], Sequence[Section]] = lambda records: ()
-    """Returns tables and notes about records that are shown together, the main record first. Tables
-    about a single record are in that record (`base.presentation`).
+    """Returns tables and notes about several records that a report shows together. The main record
+    comes first. Tables about one record are stored in the record itself (`base.presentation`).
     """
     workload: Callable[[S], str] = lambda settings: ""
-    """Returns what the paper states about the number of cryptographic calls and messages, with the
-    numbers of the settings; empty if it states nothing.
+    """Returns what the paper states about the number of cryptographic calls and messages, computed
+    for these settings; empty if the paper states nothing.
     """
 
 
@@ -267,7 +280,7 @@ class Report(Generic[S]):
 
 
 def scene_of(system: AnySystem) -> Scene[Any, Any]:
-    """Return the pictures of a system; by default a scene that draws nothing."""
+    """Return the pictures and explanations of a system; by default a scene that draws nothing."""
     return _load_or_default(Scene(), system, "scene")
 
 
@@ -277,7 +290,7 @@ def attacks_of(system: AnySystem) -> Attacks:
 
 
 def deploy_of(system: AnySystem) -> Deploy | None:
-    """Return how a system runs between organisations; None if it does not."""
+    """Return how a system runs between organisations; None if the system does not."""
     return _load_or_none(system, "deploy", Deploy)
 
 
@@ -300,6 +313,7 @@ def report_of(system: AnySystem) -> Report[Any]:
 
 
 def _load_or_default(default: Declared, system: AnySystem, name: str) -> Declared:
+    """Return the object of the optional module `name`; the default if there is no such module."""
     declared = _load_or_none(system, name, type(default))
     return default if declared is None else declared
 
@@ -323,8 +337,8 @@ def _load_or_none(system: AnySystem, name: str, kind: type[Declared]) -> Declare
 def _import_optional(system_module: str, name: str) -> ModuleType | None:
     """Import the optional module `name` of the system that is declared in `system_module`.
 
-    Returns None if there is no such module. Only a system in a file `system.py` has modules: other
-    files next to a system of one file do not belong to it.
+    Returns None if there is no such module. Only a system in a file `system.py` has modules, next
+    to this file. Files next to a system in another file need not belong to the system.
     """
     package, _, file = system_module.rpartition(".")
     if file != "system" or find_spec(f"{package}.{name}") is None:

@@ -1,8 +1,9 @@
-"""Which systems there are, and runs of any of them.
+"""All systems by name, and functions that run any system.
 
 Built-in systems are listed here with their modules, and imported when they are used. Systems of
-other packages are found by the entry point `posse.systems`. During development they can be named in
-the environment variable POSSE_SYSTEMS (modules, separated by commas). Each module has a `SYSTEM`.
+other packages are found by the entry point `posse.systems`. A system under development needs no
+entry point: name its module in the environment variable POSSE_SYSTEMS (several modules are
+separated by commas). The module of a system has an object `SYSTEM`.
 """
 
 from __future__ import annotations
@@ -34,15 +35,18 @@ ACTIONS = {
     "devices": "Deploy a model on devices, or try a fleet on this machine.",
     "export": "Write a learnt model with its policy as an ONNX graph.",
 }
-"""First words of the built-in systems' own commands, so that a list of all commands imports no
-system. Words below a group of Posse, such as `problems show`, are not in it.
+"""First word and summary of the commands that only one built-in system has. With this dict, a list
+of all commands imports no system. Commands in a group of Posse, such as `problems show`, are not in
+the dict.
 """
 GROUP = "posse.systems"
 """Group of the entry points of systems."""
 VARIABLE = "POSSE_SYSTEMS"
 """Environment variable with the modules of further systems."""
 TRANSCRIPT = 100_000
-"""Number of messages that a run of `start` keeps for views; a run of `run` keeps none."""
+"""Number of the last messages that a run keeps for views if `start` began it. A run that `run` began
+keeps none.
+"""
 
 
 def names() -> tuple[str, ...]:
@@ -53,8 +57,8 @@ def names() -> tuple[str, ...]:
 def systems(skip: Collection[str] = ()) -> Iterator[AnySystem]:
     """Yield all systems, except those whose names are in `skip`.
 
-    A system of another package that cannot be imported is left out; `system(name)` raises the
-    error.
+    A system of another package that cannot be imported is left out. For such a system,
+    `system(name)` raises the error.
     """
     for name in names():
         if name in skip:
@@ -74,6 +78,7 @@ def system(name: str) -> AnySystem:
     Raises:
         ConfigError: There is no such system, or it cannot be imported.
     """
+    # To search other packages takes time, and a built-in system does not need it.
     modules = BUILT_IN if name in BUILT_IN else _module_names()
     if name not in modules:
         raise ConfigError(
@@ -92,6 +97,7 @@ def system(name: str) -> AnySystem:
 
 def system_of(settings: RunSettings) -> AnySystem:
     """Return the system that these settings belong to."""
+    # A class of settings also has the attribute `system`, but only its instances are settings.
     if isinstance(settings, type) or not hasattr(settings, "system"):
         raise ConfigError(
             f"expected settings, such as posse.Samba(), got {settings!r}.",
@@ -102,8 +108,9 @@ def system_of(settings: RunSettings) -> AnySystem:
 
 def _module_names() -> dict[str, str]:
     """Return the name of every system's module, by the system's name."""
+    # If several modules have a system of the same name, the first module counts.
     modules = dict(BUILT_IN)
-    for name, module in _installed_modules(tuple(sys.path)).items():
+    for name, module in _modules_of_installed_systems(tuple(sys.path)).items():
         modules.setdefault(name, module)
     for module in os.environ.get(VARIABLE, "").split(","):
         if module:
@@ -112,13 +119,14 @@ def _module_names() -> dict[str, str]:
 
 
 @cache
-def _installed_modules(path: tuple[str, ...]) -> Mapping[str, str]:
+def _modules_of_installed_systems(sys_path: tuple[str, ...]) -> Mapping[str, str]:
     """Return the module of every system in an installed package, by the system's name.
 
-    `path` is only the key of the cache: after a change of sys.path the packages are read again.
+    `sys_path` is only the key of the cache: after a change of sys.path, packages are read again.
     """
-    # The entry point is "module:SYSTEM". Of two with the same name, the first one counts.
     points = tuple(entry_points(group=GROUP))
+    # The value of an entry point is "module:SYSTEM". Of two entry points with the same name, the
+    # first one counts: in reversed order it is added last, and replaces the other one.
     return {point.name: point.value.partition(":")[0] for point in reversed(points)}
 
 
@@ -129,7 +137,7 @@ def _import_system(module: str) -> AnySystem:
         imported = importlib.import_module(module)
     except Exception as error:
         if module in BUILT_IN.values():
-            raise
+            raise  # a defect of Posse: the user needs the traceback to report it
         raise _import_failure(module, error) from error
     if not hasattr(imported, "SYSTEM"):
         raise ConfigError(
@@ -141,12 +149,15 @@ def _import_system(module: str) -> AnySystem:
 
 
 def _import_failure(module: str, error: Exception) -> ConfigError:
-    """Return the error for a system that cannot be imported: no such module, or a faulty one."""
+    """Return the error for a system that cannot be imported.
+
+    Either its module does not exist, or an exception was raised while the module was imported.
+    """
     from posse.policies.own import explain
 
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
-    # The missing module is this one or a package around it. If it is any other module, the system
-    # has a fault: it imports a module that does not exist.
+    # Is the missing module this one, or a package around it? Any other missing module is one that
+    # the system imports, so this module exists.
     if missing is not None and f"{module}.".startswith(f"{missing}."):
         return ConfigError(
             f"there is no module '{module}' with a system. Check {VARIABLE}, or the package that "
@@ -167,14 +178,15 @@ def start(
     transcript: int = TRANSCRIPT,
     **options: Any,
 ) -> Run:
-    """Begin a run that advances by one message or one decision at a time.
+    """Begin a run, and return it. The caller then advances it by messages or decisions.
 
     Args:
         settings: What to run.
         seeds: World seeds; by default those of the settings.
-        world: "outside" if `run.answer` gives the world's answers; None to simulate the world.
+        world: "outside" if the caller gives the world's answers (`Run.answer`); None to simulate
+            the world.
         transcript: Number of the last messages to keep for views; 0 keeps none.
-        options: Further arguments of the system's own `start`.
+        options: Arguments that only this system takes (`System.start`).
     """
     return system_of(settings).start(
         settings, seeds=seeds, world=world, transcript=transcript, **options

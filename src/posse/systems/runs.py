@@ -1,7 +1,8 @@
-"""Runs: one execution of a system, which advances by one message, by decisions, or to the end.
+"""Runs: a run is one execution of a system.
 
-`System.start` returns a `Run`. Between two calls it can be read, recorded and saved. A run whose
-roles exchange messages (`RolesRun`) delivers them in this process, one seed after the other.
+`System.start` returns a `Run`. The caller advances the run by one message, by some decisions, or to
+the end. A run whose roles exchange messages is a `RolesRun`: it delivers the messages in this
+process, one seed after the other.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from posse.core import check
 from posse.core.errors import ConfigError
@@ -21,17 +22,20 @@ from posse.results.record import Progress, Record, Watch
 from posse.runtime.memory import Delivery, MemoryRun, Transcript, World, fork
 from posse.systems.base import AnySystem, RunSettings, not_protected
 
+Hop: TypeAlias = tuple[str, str]
+"""Kind of a message's sender, and kind of its receiver."""
+
 
 class Run(ABC):
     """One execution of a system, with one or several seeds of the same settings.
 
-    `time` is the number of decisions (or rounds) so far, and `horizon` their number at the end;
-    both are sums over all seeds. The *current* seeds are those that are computed at the moment.
-    There is one if the system computes seeds one after the other, and several or all if it computes
-    them together.
+    `time` is the number of decisions (or rounds) so far, and `horizon` is the number at the end.
+    Both are sums over all seeds. A *current* seed is one that is computed at the moment. A run has
+    one current seed if the system computes seeds one after the other, and several if the system
+    computes seeds together.
 
-    Between two calls a run can be read (`state`, `view`), recorded and saved. It must not be used
-    by two threads at once.
+    Between two calls a run can be read (`state`, `view`), recorded and saved. Two threads must not
+    use a run at the same time.
     """
 
     unit: ClassVar[str] = "step"
@@ -39,8 +43,9 @@ class Run(ABC):
     records_while_running: ClassVar[bool] = False
     """Whether another thread may call `record` during a step.
 
-    After Ctrl-C such a call saves a run whose step does not end (`save_on_interrupt`). The call is
-    safe if a step leaves the state that `record` reads unchanged, and replaces it at the end.
+    With such a call, `save_on_interrupt` saves the run after Ctrl-C even if its step does not end.
+    The call is safe if a step changes none of the objects that `record` reads, and replaces them at
+    its end.
     """
 
     def __init__(
@@ -71,20 +76,21 @@ class Run(ABC):
 
     @abstractmethod
     def _advance(self, n: int) -> None:
-        """Do the work of `advance`."""
+        """Make n decisions in each current seed. `advance` calls this, and counts the seconds."""
 
     def advance(self, n: int = 1) -> None:
-        """Make n decisions in each current seed, or fewer if the seed ends before."""
+        """Make n decisions in each current seed, or fewer if the seed ends earlier."""
         check.at_least(1, n=n)
         with self._count_seconds():
             self._advance(n)
 
     def step(self) -> None:
-        """Make one decision; if seeds are computed together, one in each of them."""
+        """Make one decision in each current seed."""
         self.advance(1)
 
     def finish(self, watch: Watch | None = None) -> None:
         """Run to the end, and call `watch` with the progress about every half second."""
+        # `half_second_steps` measures how long the steps take, and adapts their number.
         for steps in half_second_steps(self.most_steps_at_once):
             if self.done:
                 return
@@ -98,16 +104,22 @@ class Run(ABC):
 
         By default a 200th of a seed. Systems return more if their decisions take little time.
         """
-        return max(1, self.horizon // max(1, len(self.seeds)) // 200)
+        seed_horizon = self.horizon // max(1, len(self.seeds))
+        return max(1, seed_horizon // 200)
 
     @property
     def progress(self) -> Progress:
-        """How much of the run is done."""
-        horizon = max(1, self.horizon)
-        seed_number = min(len(self.seeds) - 1, self.time * len(self.seeds) // horizon)
-        # The first of the seeds that are computed together.
-        seed_number -= seed_number % self.seeds_at_once
-        return Progress(seed_number, len(self.seeds), self.time / horizon, self.seeds_at_once)
+        """How much of the run is done, and which seed is current.
+
+        Of several current seeds, the first one is given.
+        """
+        horizon = max(1, self.horizon)  # not 0, because it is a divisor below
+        n_seeds = len(self.seeds)
+        # Count as if the seeds ran one after the other. At the end, the last seed remains current.
+        seed_number = min(self.time * n_seeds // horizon, n_seeds - 1)
+        # Seeds that are computed together are all current: return the first of them.
+        first_current = seed_number - seed_number % self.seeds_at_once
+        return Progress(first_current, n_seeds, self.time / horizon, self.seeds_at_once)
 
     @property
     def seeds_at_once(self) -> int:
@@ -119,11 +131,14 @@ class Run(ABC):
 
         Args:
             explain: Whether the result has an explanation of the message.
-            until: Stop without a message if the run reaches this number of decisions, counted over
-                all seeds. It has no effect if the run is there already.
+            until: Stop without a message when the run reaches this number of decisions, counted
+                over all seeds. Has no effect if the run had reached the number before the call.
 
         Returns:
             The message; None if the run is over or stopped at `until`.
+
+        Raises:
+            ConfigError: Runs of this system have no messages between roles.
         """
         if self.done:
             return None
@@ -186,14 +201,17 @@ class Run(ABC):
         )
 
     def tap(self) -> View:
-        """Return all messages between parties, as somebody on the network sees them."""
+        """Return all messages between parties, as an observer of the network sees them."""
         raise ConfigError(
             f"this run of {self.system.name} has no messages between roles.",
             rule="systems.tap.no-messages",
         )
 
     def truth(self) -> Mapping[str, Any]:
-        """Return what only the simulation knows, such as true means; attacks are scored with it."""
+        """Return what only the simulation knows, such as true means.
+
+        An audit scores attacks with it: it compares the estimate of an attack with the truth.
+        """
         return {}
 
     @abstractmethod
@@ -211,7 +229,11 @@ class Run(ABC):
         return self.record("interrupted")
 
     def make_record(self, status: str | None, **fields: Any) -> Record:
-        """Make a record with these fields, and with those that are the same for all systems."""
+        """Make a record with `fields`, and with fields that are the same in records of all systems.
+
+        `status` is the status to store, such as "interrupted". None means "finished" if the run is
+        done, else "running".
+        """
         return Record(
             kind=self.system.name,
             config=self.settings.config(),
@@ -234,7 +256,7 @@ class Run(ABC):
 
     @abstractmethod
     def load(self, saved: Any) -> None:
-        """Return to a state that `save` of this run returned, earlier or later."""
+        """Restore a state that `save` of this run returned, before or after the present state."""
 
 
 class RolesRun(Run):
@@ -258,24 +280,26 @@ class RolesRun(Run):
         self.memories: list[MemoryRun] = []
         """Roles and messages of each seed so far, the current seed last."""
         self.worlds: list[Any] = []
-        """The simulated world of each seed so far, the current seed last."""
+        """The world (`_make_world`) of each seed so far, the current seed last."""
         self._role_makers: list[Callable[[], list[Role]]] = []
         self._over = False
         self._begin_seed(0)
 
     @abstractmethod
     def _role_maker(self, seed: int) -> Callable[[], list[Role]]:
-        """Return a function that makes new roles for a seed, with the same arguments at every call.
+        """Return a function that makes the roles of a seed. It takes no arguments.
 
-        `load` makes new roles with it, and puts the saved state into them.
+        Each call makes new roles in the same initial state. `load` calls the function, and puts the
+        saved state into the new roles.
         """
 
     @abstractmethod
     def _make_world(self, seed: int) -> Any:
         """Make the world of a seed. Its attribute `reached` is the number of decisions so far.
 
-        The world is simulated. If the answers come from outside, it is instead an object that only
-        counts decisions and records curves.
+        A simulated world answers the requests of roles. If the answers come from outside
+        (`outside`), the world only counts decisions and records curves: its method `answered` is
+        called with each reward.
         """
 
     @property
@@ -285,13 +309,13 @@ class RolesRun(Run):
 
     @abstractmethod
     def _reply(self, ask: Ask, reward: Any) -> Message:
-        """Return the message that tells the role that asked its reward from the outside world."""
+        """Return the message that answers the request `ask` with a reward from outside."""
 
     def _check_note(self, note: Note) -> None:
-        """Raise an error if what a role reports is invalid. By default nothing is checked."""
+        """Raise an error if a role's note is invalid. By default nothing is checked."""
 
     @property
-    def public(self) -> Mapping[str, Any]:
+    def public_terms(self) -> Mapping[str, Any]:
         """Terms that all parties know."""
         return {}
 
@@ -303,14 +327,14 @@ class RolesRun(Run):
         seed = self.seeds[number]
         make_roles = self._role_maker(seed)
         self._role_makers.append(make_roles)
-        # First the world: `_answering_world` is the last one.
+        # The world comes first: `_answering_world` reads `worlds[-1]`.
         self.worlds.append(self._make_world(seed))
         memory = MemoryRun(make_roles(), self._answering_world, transcript=self._transcript_limit)
         self.memories.append(memory)
 
     @property
     def _answering_world(self) -> World | None:
-        """The world that answers the roles; None if the answers come from outside."""
+        """The simulated world that answers the roles; None if the answers come from outside."""
         return None if self.outside else self.world
 
     @property
@@ -320,7 +344,7 @@ class RolesRun(Run):
 
     @property
     def world(self) -> Any:
-        """The simulated world of the current seed."""
+        """The world of the current seed (`_make_world`)."""
         return self.worlds[-1]
 
     @property
@@ -331,6 +355,7 @@ class RolesRun(Run):
     @property
     def time(self) -> int:
         """Number of decisions so far, all seeds together."""
+        # All seeds before the current one have made all their decisions.
         return self._seed_horizon * (len(self.memories) - 1) + self._seed_time
 
     @property
@@ -350,30 +375,32 @@ class RolesRun(Run):
 
     def answer(self, number: int, reward: Any) -> None:
         """Answer the request of this number (`asks`) with a reward from the outside world."""
-        if number not in self.memory.asks:
-            numbers = ", ".join(map(str, self.memory.asks)) or "none"
+        if number not in self.asks:
+            numbers = ", ".join(map(str, self.asks)) or "none"
             raise ConfigError(
                 f"there is no open ask {number}. Open: {numbers}.", rule="systems.number.not-open"
             )
-        ask = self.memory.asks[number]
+        ask = self.asks[number]
         with self._count_seconds():
             self.memory.answer(number, self._reply(ask, reward))
-        # The simulated world only counts decisions and records curves.
+        # This world did not give the answer: it counts the decision and records curves.
         self.world.answered(ask, reward)
 
     def _advance(self, n: int) -> None:
         until = self._seed_time + n
+        # Each turn of the loop delivers messages, until a role has a note.
         for note in self.memory:
             self._process_note(note)
             # After the last decision of a seed, its remaining messages are delivered too.
-            if until < self._seed_horizon and self.memory.time >= until:
+            if until < self._seed_horizon and self._seed_time >= until:
                 return
         self._end_seed()
 
     def deliver(self, *, explain: bool = True, until: int | None = None) -> Delivery | None:
-        """Deliver one message, and return it; the arguments are those of `Run.deliver`.
+        """Deliver one message, and return it.
 
-        Returns None also if the run waits for the outside world.
+        The arguments are those of `Run.deliver`. Returns None if the run is over, stopped at
+        `until`, or waits for the outside world.
         """
         with self._count_seconds():
             delivery = self._deliver_next(until)
@@ -381,6 +408,7 @@ class RolesRun(Run):
             return None
         for note in delivery.notes:
             self._process_note(note)
+        # `delivery` has the decisions of the current seed; the result has those of all seeds.
         delivery = delivery._replace(time=self.time)
         if not explain:
             return delivery
@@ -395,24 +423,27 @@ class RolesRun(Run):
             return until is not None and self.time >= until
 
         # A run that was at the limit before this call continues; any other stops at the limit.
-        delivery = self.memory.deliver(None if at_limit() else at_limit)
+        stop_condition = None if at_limit() else at_limit
+        delivery = self.memory.deliver(stop_condition)
         if delivery is not None:
             return delivery
         if at_limit():
             self.memory.time = self._seed_time
             return None
+        # The current seed has no message left.
         self._end_seed()
         return None if self._over else self.memory.deliver()
 
     def _process_note(self, note: Note) -> None:
-        """Check a note of a role, and set the time of the messages to the decisions so far."""
+        """Check a role's note, and set the time of the next messages to the decisions so far."""
         self.memory.time = self._seed_time
         self._check_note(note)
 
     def _end_seed(self) -> None:
         """Begin the next seed, or end the run after the last one.
 
-        If the current seed waits for the outside world, it continues, and only the time is set.
+        If the current seed waits for the outside world, it does not end: this only sets the time of
+        its next messages.
         """
         self.memory.time = self._seed_time
         if self.asks:
@@ -433,66 +464,70 @@ class RolesRun(Run):
         return self.memory.roles[party].state()
 
     def view(self, *parties: str) -> View:
-        """Return what these parties saw together in the current seed."""
+        """Return what these parties know together about the current seed."""
         for party in parties:
             check.one_of(self.parties, party=party)
         transcript = self._transcript
         secrets = {party: self.memory.roles[party].save() for party in parties}
         entries = transcript.view(*parties)
-        return View(parties, entries, secrets, self._public_terms, transcript.forgotten)
+        return View(parties, entries, secrets, self._terms_for_views, transcript.forgotten)
 
     def part_for_attacks(self, message: Message) -> Message:
         """Return a message without the fields that no attack reads; by default the whole message.
 
-        Systems with long messages override it, so that the transcript of an audit fits into memory.
+        A system with long messages overrides this, so that the transcript of an audit fits into
+        memory.
         """
         return message
 
-    def shorten_transcript(self) -> None:
-        """From now on, store only `part_for_attacks` of the messages of the current seed."""
+    def store_only_parts_for_attacks(self) -> None:
+        """From now on, store only `part_for_attacks` of each message of the current seed."""
         if self.memory.transcript is not None:
             self.memory.transcript.truncate = self.part_for_attacks
 
     def tap(self) -> View:
-        """Return all messages between the parties in the current seed, as the network sees them."""
+        """Return all messages that crossed the network in the current seed."""
         transcript = self._transcript
-        # The world's answers do not cross the network, and no message goes to the world.
+        # The world's answers do not cross the network. Requests to the world are no messages, so the
+        # transcript does not have them.
         entries = [entry for entry in transcript if entry.sender != WORLD]
         return View(
             parties=(),
             entries=entries,
             secrets={},
-            public=self._public_terms,
+            public=self._terms_for_views,
             forgotten=transcript.forgotten,
         )
 
     @property
     def _transcript(self) -> Transcript:
-        if self.memory.transcript is None:
+        """The messages of the current seed; raises an error if the run stores none."""
+        transcript = self.memory.transcript
+        if transcript is None:
             raise ConfigError(
                 f"this run of {self.system.name} has no transcript. Start it with posse.start, or "
                 "with transcript=100000.",
                 rule="systems.transcript.missing",
             )
-        return self.memory.transcript
+        return transcript
 
     @property
-    def _public_terms(self) -> dict[str, Any]:
-        """The public terms of the run, in the form that views contain."""
-        return {"system": self.system.name, **self.public}
+    def _terms_for_views(self) -> dict[str, Any]:
+        """The public terms of the run, with the name of the system; views contain both."""
+        return {"system": self.system.name, **self.public_terms}
 
-    def traffic(self, seeds: int | None = None) -> dict[tuple[str, str], list[int]]:
-        """Return messages and bytes by hop: kind of the sender, kind of the receiver.
+    def traffic(self, seeds: int | None = None) -> dict[Hop, list[int]]:
+        """Return the numbers of messages and of bytes, by hop.
 
         The numbers are sums over the first `seeds` seeds; None for all.
         """
-        hops: dict[tuple[str, str], list[int]] = {}
+        sums_by_hop: dict[Hop, list[int]] = {}
         for memory in self.memories[:seeds]:
-            for hop, moved in memory.hops.items():
-                sums = hops.setdefault(hop, [0, 0])
-                sums[0] += moved.messages
-                sums[1] += moved.bytes
-        return hops
+            for hop, counts in memory.hops.items():
+                sums = sums_by_hop.setdefault(hop, [0, 0])
+                sums[0] += counts.messages
+                sums[1] += counts.bytes
+        return sums_by_hop
 
     def role_seconds(self, seeds: int | None = None) -> dict[str, float]:
         """Return CPU seconds by kind of role, summed over the first `seeds` seeds; None for all."""
@@ -503,9 +538,9 @@ class RolesRun(Run):
         return total
 
     def save(self) -> Any:
-        """Return a copy of the present state. Only this run, in this process, can `load` it.
+        """Return a copy of the present state. Only this run, in this process, can `load` the copy.
 
-        Only the current seed is copied: earlier seeds no longer change.
+        Earlier seeds no longer change, so only the current seed is copied.
         """
         return {
             "over": self._over,
@@ -518,13 +553,19 @@ class RolesRun(Run):
         }
 
     def load(self, saved: Any) -> None:
-        """Return to a state that `save` of this run returned, earlier or later."""
+        """Restore a state that `save` of this run returned, before or after the present state.
+
+        `saved` stays as it is, so that the same state can be restored again.
+        """
         self._over = saved["over"]
         self.seconds = saved["seconds"]
         self._role_makers = list(saved["role_makers"])
-        # Copy the current seed: the run will change it, and other saved states refer to it too.
-        self.memories = [*saved["memories"][:-1], copy(saved["memories"][-1])]
+        # The last memory and the last world belong to the seed that was current. The run will change
+        # them, and `saved` must stay as it is. So the run gets copies.
+        *finished_memories, last_memory = saved["memories"]
+        self.memories = [*finished_memories, copy(last_memory)]
         self.worlds = [*saved["worlds"][:-1], fork(saved["current_world"])]
-        # `MemoryRun.load` puts the saved state of each role into a new role.
+        # `self.memory` is the copy of the last memory. Its `load` puts the saved state of each role
+        # into a new role.
         new_roles = self._role_makers[-1]()
         self.memory.load(saved["current_memory"], new_roles, self._answering_world)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import BudgetError, ConfigError, ProtocolError
-from posse.core.roles import WORLD, Many, Message, Note
+from posse.core.roles import WORLD, Message, Note, SendMany
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.dp.guarantee import Budget
 from posse.privacy.dp.ledger import Ledger
@@ -106,7 +106,7 @@ def test_takes_a_report_one_ahead_and_uses_it_later():
     for t in (3, 4):
         assert buy.round == t
         *_, buy = one.receive(WORLD, Delivered(t, (0.0, 0.0)))
-    assert isinstance(buy, Many)  # its own report 1; b's lies ready, c's does not
+    assert isinstance(buy, SendMany)  # its own report 1; b's lies ready, c's does not
     (buy,) = one.receive("c", Report(1, (1.0, 1.0), (1.0, 1.0)))
     assert buy.round == 5
 
@@ -219,7 +219,7 @@ def test_no_sequence_of_messages_breaks_an_agent(data):
         except ProtocolError:
             assert pickle.dumps(one.__dict__) == before
             continue
-        sent += [action.sends[0][2].number for action in actions if isinstance(action, Many)]
+        sent += [action.sends[0][2].number for action in actions if isinstance(action, SendMany)]
     assert sent == sorted(set(sent))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from posse.core.random import derive_key
-from posse.core.roles import WORLD, Many
+from posse.core.roles import WORLD, SendMany
 from posse.privacy.dp.audit import Canary, audit, trials_needed
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import SeededNoise
@@ -134,7 +134,7 @@ class Reports:
         (buy,) = agent.receive("b", Hello(VERSION, terms.digest))
         actions = agent.receive(WORLD, Delivered(1, tuple(map(float, buy.units))))
         (report,) = {
-            send[2] for action in actions if isinstance(action, Many) for send in action.sends
+            send[2] for action in actions if isinstance(action, SendMany) for send in action.sends
         }
         return np.array([report.units, report.good])
 

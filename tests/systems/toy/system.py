@@ -59,7 +59,7 @@ class Toy(RunSettings):
         return self
 
     def load(self) -> Arms:
-        return self.once("arms", lambda: BernoulliArms(COINS[self.data]))
+        return self.cached("arms", lambda: BernoulliArms(COINS[self.data]))
 
     def config(self) -> dict[str, Any]:
         return {**self.resolved(), "policy": {"name": self.policy, "parameters": {}}}

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import ClassVar, Literal
 
-from posse.core.compiled import elementary
+from posse.core.compiled import compiled_scalar
 from posse.policies.own import policy_digest
 
 
@@ -40,13 +40,13 @@ class Selection:
 ARGMAX = Selection("argmax")
 
 
-@elementary
+@compiled_scalar
 def no_memory(turn: int, chosen: bool, memory: float, parameters: tuple[float, ...]) -> float:
     """`learn` of a policy that remembers nothing but its sum and its pulls."""
     return memory
 
 
-@elementary
+@compiled_scalar
 def never_explore(t: int, owners: int, parameters: tuple[float, ...]) -> float:
     """`explore` of a policy without exploration steps."""
     return 0.0

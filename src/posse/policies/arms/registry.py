@@ -84,5 +84,5 @@ class PolicySettings(Choice):
 
         made = self.make_policy()
         if type(made) not in POLICIES.values():
-            self.once("sound", lambda: refuse(made, but=("picklable",)))
+            self.cached("sound", lambda: refuse(made, but=("picklable",)))
         return made

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from posse.core import check
-from posse.core.compiled import elementary
+from posse.core.compiled import compiled_scalar
 from posse.core.exact import beta, log
 from posse.core.random import OWN
 from posse.policies.arms.base import ARGMAX, Policy, Selection
@@ -24,7 +24,7 @@ _LN2 = math.log(2.0)
 # Policies on the mean of an arm -------------------------------------------------------------------
 
 
-@elementary
+@compiled_scalar
 def mean(
     t: int,
     turn: int,
@@ -38,7 +38,7 @@ def mean(
     return total / pulls
 
 
-@elementary
+@compiled_scalar
 def fixed(t: int, owners: int, parameters: tuple[float, ...]) -> float:
     """Exploration probability: epsilon at every step."""
     return parameters[0]
@@ -69,7 +69,7 @@ with scale 1).
 """
 
 
-@elementary
+@compiled_scalar
 def decreasing(t: int, owners: int, parameters: tuple[float, ...]) -> float:
     """Exploration probability of the schedule with this number in `SCHEDULES`, at most 1."""
     if parameters[1] == 0.0:
@@ -129,7 +129,7 @@ class Softmax(Policy):
 # Confidence and posterior -------------------------------------------------------------------------
 
 
-@elementary
+@compiled_scalar
 def bound(
     t: int,
     turn: int,
@@ -159,7 +159,7 @@ class UCB(Policy):
         check.positive(coefficient=self.coefficient)
 
 
-@elementary
+@compiled_scalar
 def sample(
     t: int,
     turn: int,
@@ -195,7 +195,7 @@ FLOOR = 2.0**-80
 """Probabilities below it are lifted to it: far below what a draw of 53 bits can reach."""
 
 
-@elementary
+@compiled_scalar
 def pursue(
     t: int,
     turn: int,
@@ -209,7 +209,7 @@ def pursue(
     return total / pulls if turn == 0 else log(max(memory, FLOOR))
 
 
-@elementary
+@compiled_scalar
 def follow(turn: int, chosen: bool, memory: float, parameters: tuple[float, ...]) -> float:
     """After the first pass p moves by beta (1 - p) if the arm has the best mean, by beta (0 - p)
     otherwise.

@@ -19,7 +19,7 @@ from typing import NoReturn
 import numpy as np
 
 from posse.core import check
-from posse.core.compiled import elementary
+from posse.core.compiled import compiled_scalar
 from posse.core.errors import ConfigError
 from posse.core.exact import log, normals
 from posse.core.random import NOISE
@@ -29,7 +29,7 @@ _UNIT = 2.0**-53
 _MOST = (1 << 32) - 1
 
 
-@elementary
+@compiled_scalar
 def whole_noise(key: int, release: int, producer: int, sigma: float) -> tuple[float, float]:
     """Return two independent rounded normal numbers at the address (key, producer, release).
 

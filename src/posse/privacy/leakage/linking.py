@@ -14,14 +14,14 @@ from itertools import combinations
 
 import numpy as np
 
-from posse.core.compiled import elementary
+from posse.core.compiled import compiled_scalar
 from posse.privacy.leakage.scores import Bools, Floats, Ints
 from posse.privacy.leakage.tracking import EXACT, misfit_of, sorted_row
 
 # Neighbouring rows --------------------------------------------------------------------------------
 
 
-@elementary
+@compiled_scalar
 def _without(row, place):
     """Sort all but one."""
     out = np.empty(row.shape[0] - 1)
@@ -30,7 +30,7 @@ def _without(row, place):
     return sorted_row(out)
 
 
-@elementary
+@compiled_scalar
 def _pairs(values, chosen, steps, most, origin, misfits, moved, linked):
     rows, k = values.shape
     for at in range(rows - 1):
@@ -148,7 +148,7 @@ def strangeness(values: Floats, width: int = 25) -> Floats:
 # Late ---------------------------------------------------------------------------------------------
 
 
-@elementary
+@compiled_scalar
 def _late(ys, gains, counts, most):
     """The number of pulls before the first of some positions y = (A (s + gains) + B (n + counts)) /
     (n + counts).
@@ -276,7 +276,7 @@ def _stretch(values: Floats, chosen: Ints, start: int) -> tuple[list[int], list[
     return rows, places, gaps
 
 
-@elementary
+@compiled_scalar
 def _fit(x, y, skip_x, skip_y):
     """Fit y = a x + b without one of each (none: -1); returns a, b and the share of the variance
     that is left.
@@ -314,7 +314,7 @@ def _fit(x, y, skip_x, skip_y):
     return xy / xx, my - xy / xx * mx, left / yy
 
 
-@elementary
+@compiled_scalar
 def _reframe(frame, others):
     """Fit others = a frame + b but for at most one of each, and put the one that changed into the
     frame.

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.core.compiled import elementary
+from posse.core.compiled import compiled_scalar
 from posse.privacy.leakage.scores import Floats, Ints
 
 MEAN, BOUND, POWER = 0, 1, 2
@@ -32,7 +32,7 @@ MOST = 60_000
 """Explanations of a row that are tried at most."""
 
 
-@elementary
+@compiled_scalar
 def _score(shape, parameter, t, total, pulls):
     mean = total / pulls
     if shape == BOUND:
@@ -42,7 +42,7 @@ def _score(shape, parameter, t, total, pulls):
     return mean
 
 
-@elementary
+@compiled_scalar
 def misfit_of(expected, row, origin):
     """Share of the variance of a row that no scale (and shift, unless `origin`) of what is expected
     explains.
@@ -73,7 +73,7 @@ def misfit_of(expected, row, origin):
     return left / vv
 
 
-@elementary
+@compiled_scalar
 def _tied(row, origin):
     """Whether a sorted row may be of equal scores: equal as it is, or without a gap that stands
     out.
@@ -87,7 +87,7 @@ def _tied(row, origin):
     return whole <= 0.0 or widest < 0.999 * whole or k == 2
 
 
-@elementary
+@compiled_scalar
 def sorted_row(values):
     """Sort by insertion: rows are short, and this compiles in no time."""
     out = values.copy()
@@ -100,7 +100,7 @@ def sorted_row(values):
     return out
 
 
-@elementary
+@compiled_scalar
 def _add(totals, pulls, arm, extra):
     """Give an arm whose mean is 0 or 1 more pulls with rewards like its mean, or take them away."""
     if totals[arm] > 0.0:
@@ -108,7 +108,7 @@ def _add(totals, pulls, arm, extra):
     pulls[arm] += extra
 
 
-@elementary
+@compiled_scalar
 def _try(
     totals,
     pulls,
@@ -147,13 +147,13 @@ def _try(
     return found
 
 
-@elementary
+@compiled_scalar
 def _leaves(totals, pulls, arm, gain, shape):
     """Whether a pull takes an arm's mean away from 0 or 1; from then on its pulls show."""
     return shape != BOUND and totals[arm] == (1.0 - gain) * pulls[arm]
 
 
-@elementary
+@compiled_scalar
 def _explain(
     totals,
     pulls,
@@ -243,7 +243,7 @@ def _explain(
     return found
 
 
-@elementary
+@compiled_scalar
 def _commit(totals, pulls, lost, arms, gains, extra, count, shape):
     """Make these pulls; returns the pulls of arms with mean 0 or 1 that cannot be placed."""
     k = totals.shape[0]

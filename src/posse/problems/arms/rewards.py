@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from posse.core.check import first_repeated
-from posse.core.compiled import elementary
+from posse.core.compiled import compiled_scalar
 from posse.core.errors import ConfigError
 from posse.core.exact import beta
 from posse.core.fixed import to_units
@@ -35,7 +35,7 @@ class World(NamedTuple):
     table: NDArray[np.float64]
 
 
-@elementary
+@compiled_scalar
 def reward(world: World, seed: int, arm: int, pull: int) -> int:
     """Reward units of the `pull`-th pull of `arm` (both count from 0)."""
     if world.kind == BETA:
@@ -43,7 +43,7 @@ def reward(world: World, seed: int, arm: int, pull: int) -> int:
     return simple_reward(world, seed, arm, pull)
 
 
-@elementary
+@compiled_scalar
 def simple_reward(world: World, seed: int, arm: int, pull: int) -> int:
     """`reward` of arms that are not `BETA`: it compiles in a third of the time."""
     u = uniform(seed, REWARD, arm, pull, 0)

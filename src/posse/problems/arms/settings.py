@@ -190,7 +190,7 @@ class ProblemSettings(TableSettings):
         >>> ProblemSettings(data="embedded:jester", owners=3).arms().means.round(2).tolist()
         [0.5, 0.47, 0.46]
         """
-        return self.once("arms", self._arms)
+        return self.cached("arms", self._arms)
 
     def _arms(self) -> Arms:
         arms = self._plain_arms()
@@ -272,7 +272,7 @@ class ProblemSettings(TableSettings):
 
     def ratings(self) -> Ratings | None:
         """Read the ratings that arms are made of, once; None where the data are means."""
-        return self.once("ratings", self._ratings)
+        return self.cached("ratings", self._ratings)
 
     def _ratings(self) -> Ratings | None:
         if self.means is not None or self._embedded is not None:

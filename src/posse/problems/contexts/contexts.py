@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from posse.core import check
-from posse.core.compiled import elementary
+from posse.core.compiled import compiled_scalar
 from posse.core.errors import ConfigError, DataError
 from posse.core.fixed import REWARD_ONE, UNIT_RANGE, RewardRange
 from posse.core.random import INSTANCE, REWARD, uniform
@@ -222,13 +222,13 @@ def check_blocks(blocks: Sequence[Block], features: int) -> None:
         )
 
 
-@elementary
+@compiled_scalar
 def context_reward(mean: float, seed: int, row: int, arm: int) -> int:
     """Reward units of an arm in a row: 2^24 with probability `mean`, else 0."""
     return REWARD_ONE if uniform(seed, REWARD, arm, row, 0) < mean else 0
 
 
-@elementary
+@compiled_scalar
 def _draw_rewards(
     means: NDArray[np.float64],
     seed: int,
@@ -240,7 +240,7 @@ def _draw_rewards(
         out[i] = context_reward(means[rows[i], arms[i]], seed, rows[i], arms[i])
 
 
-@elementary
+@compiled_scalar
 def _draw_places(seed: int, sweep: int, places: NDArray[np.float64]) -> None:
     for row in range(places.shape[0]):
         places[row] = uniform(seed, INSTANCE, _SWEEP + sweep, row, 0)

@@ -155,7 +155,7 @@ class ContextSettings(DataSettings):
         >>> contexts.parties, [len(block.columns) for block in contexts.blocks]
         (('party-1', 'party-2', 'party-3'), [7, 7, 6])
         """
-        return self.once("contexts", self._own if self.own_data else self._built_in)
+        return self.cached("contexts", self._own if self.own_data else self._built_in)
 
     def _built_in(self) -> Contexts:
         names = self._parties()

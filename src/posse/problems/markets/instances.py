@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core import check
-from posse.core.compiled import elementary
+from posse.core.compiled import compiled_scalar
 from posse.core.errors import ConfigError
 from posse.core.exact import normals
 from posse.core.random import INSTANCE, uniform
@@ -116,7 +116,7 @@ def binds(market: Market) -> bool:
     return False
 
 
-@elementary
+@compiled_scalar
 def _drawn(key: int, party: int, index: int, normal: bool, mean: float, sd: float) -> float:
     if normal:
         z, _, _ = normals(key, INSTANCE, party, index, 0)
@@ -124,7 +124,7 @@ def _drawn(key: int, party: int, index: int, normal: bool, mean: float, sd: floa
     return uniform(key, INSTANCE, party, index, 0)
 
 
-@elementary
+@compiled_scalar
 def _reflected(x: float) -> float:
     """Fold a number back into [0, 1], as a ball between two walls."""
     folded = abs(x)
@@ -132,7 +132,7 @@ def _reflected(x: float) -> float:
     return float(2.0 - folded if folded > 1.0 else folded)
 
 
-@elementary
+@compiled_scalar
 def _draw_qualities(
     key: int, normal: bool, mean: float, sd: float, drift: float, quality: NDArray[np.float64]
 ) -> None:
@@ -143,7 +143,7 @@ def _draw_qualities(
             quality[epoch, i] = _reflected(quality[epoch - 1, i] + drift * z)
 
 
-@elementary
+@compiled_scalar
 def _draw_offers(
     key: int,
     normal: bool,
@@ -163,7 +163,7 @@ def _draw_offers(
             )
 
 
-@elementary
+@compiled_scalar
 def _draw_places(key: int, places: NDArray[np.float64]) -> None:
     for j in range(places.shape[0]):
         for i in range(places.shape[1]):

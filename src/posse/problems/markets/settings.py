@@ -117,7 +117,7 @@ class MarketSettings(TableSettings):
         >>> MarketSettings(agents=2, producers=3, instance_seed=7).market(1000).capacity.tolist()
         [[3, 38, 46], [36, 9, 48]]
         """
-        return self.once(
+        return self.cached(
             f"market of {horizon}", self._own if self.own_data else lambda: self._drawn(horizon)
         )
 

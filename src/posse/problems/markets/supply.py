@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.compiled import elementary
+from posse.core.compiled import compiled_scalar
 from posse.core.exact import binomial
 from posse.core.fixed import REWARD_ONE
 from posse.core.random import DELIVERY, PARTIAL, uniform, words32
@@ -49,13 +49,13 @@ class Supply(NamedTuple):
     reached: NDArray[np.float64]
 
 
-@elementary
+@compiled_scalar
 def epoch_at(supply: Supply, t: int) -> int:
     """Epoch of round t (from 1); the last one lasts for ever."""
     return int(min((t - 1) // supply.every, supply.quality.shape[0] - 1))
 
 
-@elementary
+@compiled_scalar
 def from_word(supply: Supply, epoch: int, producer: int, units: int, word: int) -> int:
     """Good units from a 32-bit word by the table (Walker's alias method), or -1 where there is no
     table.
@@ -77,7 +77,7 @@ def from_word(supply: Supply, epoch: int, producer: int, units: int, word: int) 
     return int(cell if (scaled & _MASK32) < np.uint64(supply.keep[slot + cell]) else other)
 
 
-@elementary
+@compiled_scalar
 def replayed(
     supply: Supply, seed: int, agent: int, producer: int, before: int, units: int
 ) -> float:
@@ -98,7 +98,7 @@ def replayed(
     return float(total + supply.reached[first + end])
 
 
-@elementary
+@compiled_scalar
 def untabled(
     supply: Supply, seed: int, agent: int, producer: int, t: int, before: int, units: int
 ) -> float:
@@ -112,7 +112,7 @@ def untabled(
     return float(binomial(units, q, seed, PARTIAL, agent * producers + producer, t))
 
 
-@elementary
+@compiled_scalar
 def good_units(
     supply: Supply, seed: int, agent: int, producer: int, t: int, before: int, units: int
 ) -> float:
@@ -134,7 +134,7 @@ def good_units(
     return untabled(supply, seed, agent, producer, t, before, units)
 
 
-@elementary
+@compiled_scalar
 def _weights(count: int, q: float, out: NDArray[np.float64]) -> None:
     """Binomial weights up to a factor, from the mode outwards by + - * / alone."""
     out[:] = 0.0
@@ -146,7 +146,7 @@ def _weights(count: int, q: float, out: NDArray[np.float64]) -> None:
         out[x] = out[x + 1] * (1.0 - q) * (x + 1) / ((count - x) * q) if q > 0.0 else 0.0
 
 
-@elementary
+@compiled_scalar
 def _fill(weights: NDArray[np.float64], keep: NDArray[np.uint32], other: NDArray[np.int32]) -> None:
     """Vose's alias table: each cell keeps its own value below a threshold (in 2^-32), and gives
     another above it.
@@ -181,7 +181,7 @@ def _fill(weights: NDArray[np.float64], keep: NDArray[np.uint32], other: NDArray
         keep[small[i]], other[small[i]] = np.uint32(4294967295), small[i]
 
 
-@elementary
+@compiled_scalar
 def _tables(
     quality: NDArray[np.float64],
     slots: NDArray[np.int64],

@@ -179,7 +179,7 @@ class PopulationSettings(TableSettings):
         posse.core.errors.ConfigError: [P100] part applies to mnist-writers, got test for digits.
         Leave part out.
         """
-        return self.once("population", self._scaled)
+        return self.cached("population", self._scaled)
 
     def _scaled(self) -> Population:
         population = self._population()

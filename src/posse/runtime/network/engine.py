@@ -33,10 +33,10 @@ from posse.core.roles import (
     WORLD,
     Action,
     Ask,
-    Many,
     Message,
     Note,
     Role,
+    SendMany,
     forbid_reveal,
 )
 from posse.privacy.crypto.keys import CALLS, PRIMITIVES
@@ -425,7 +425,7 @@ class Engine:
             match action:
                 case (_, receiver, message):
                     self._send(receiver, message)
-                case Many():
+                case SendMany():
                     for _, receiver, message in action.sends:
                         self._send(receiver, message)
                 case Note():

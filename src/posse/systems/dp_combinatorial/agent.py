@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from posse.core.agreement import check_terms_digest
 from posse.core.errors import ConfigError, DisagreementError, PosseError, ProtocolError
-from posse.core.roles import OPERATOR, WORLD, Action, Many, Message, Note, Send
+from posse.core.roles import OPERATOR, WORLD, Action, Message, Note, Send, SendMany
 from posse.core.snapshots import VERSION as SNAPSHOT_VERSION
 from posse.core.snapshots import Snapshot, damaged_snapshot, pack, unpack
 from posse.policies.purchase.oracle import rate
@@ -202,7 +202,7 @@ class Agent:
         if self._terms.method == "alone":
             return self._buy()
         hello = Hello(VERSION, self._terms.digest)
-        return (Many([(self.name, other, hello) for other in self._others]),)
+        return (SendMany([(self.name, other, hello) for other in self._others]),)
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message; what the protocol does not allow is refused with the state as it
@@ -482,7 +482,7 @@ class Agent:
             return (*self._noted(), *self._buy())
         report = self._make_report(number)
         sends: list[Send] = [(self.name, other, report) for other in self._others]
-        return (*self._noted(), Many(sends), *self._learn_when_complete())
+        return (*self._noted(), SendMany(sends), *self._learn_when_complete())
 
     def _noted(self) -> Sequence[Note]:
         """Let the first of the roster say that a round is over."""

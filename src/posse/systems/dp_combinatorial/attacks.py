@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import DataError
-from posse.core.roles import WORLD, Action, Entry, Many, View
+from posse.core.roles import WORLD, Action, Entry, SendMany, View
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.dp.audit import trials_needed
 from posse.privacy.dp.ledger import Ledger
@@ -224,7 +224,7 @@ def honest_reports(
 
 def reports_in(actions: Sequence[Action]) -> list[Report]:
     """Return the reports among what an agent wants done."""
-    sends = [send for action in actions if isinstance(action, Many) for send in action.sends]
+    sends = [send for action in actions if isinstance(action, SendMany) for send in action.sends]
     return [send[2] for send in sends if isinstance(send[2], Report)]
 
 

@@ -265,7 +265,7 @@ class MarketRun(RolesRun):
         return Delivered(ask.round, good)
 
     @property
-    def public(self) -> dict[str, Any]:
+    def public_terms(self) -> dict[str, Any]:
         """The terms that everybody knows."""
         return msgspec.structs.asdict(self._setup.terms)
 

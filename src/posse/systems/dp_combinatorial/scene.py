@@ -246,7 +246,7 @@ def _alone(run: MarketRun | TwinRun, time: int) -> Floats | None:
         start = np.zeros((1, len(other.market.agents)))
         return np.append(0.0, market.curves.points), np.vstack([start, market.curves.revenue])
 
-    rounds, money = settings.once(f"alone {seed}", make)
+    rounds, money = settings.cached(f"alone {seed}", make)
     return np.array([np.interp(time, rounds, money[:, j]) for j in range(money.shape[1])])
 
 

@@ -226,7 +226,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
 
     def load(self) -> Setup:
         """Make the market, the terms and the plan of the noise, and check what needs them; once."""
-        return self.once("setup", self._load)
+        return self.cached("setup", self._load)
 
     def _load(self) -> Setup:
         if self.noisy and not self.own_data:
@@ -243,7 +243,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
         """Solve for what regret is measured against; once."""
         from posse.systems.dp_combinatorial.twin import truth_of
 
-        return self.once("truth", lambda: truth_of(self.load().market))
+        return self.cached("truth", lambda: truth_of(self.load().market))
 
     def plan_and_terms(
         self, agents: tuple[str, ...], producers: tuple[str, ...]

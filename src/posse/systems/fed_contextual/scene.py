@@ -167,7 +167,7 @@ def scene(run: FedRun) -> dict[str, Any]:
     curves = {"a decision": average}
     if done:
         curves |= {"at least": low, "at most": high}
-        bare = settings.once(
+        bare = settings.cached(
             "scene without a model", lambda: without_model(settings, setup, [outcome])
         )
         names = (("at random", "chance_reward"), ("best fixed arm", "best_fixed_reward"))
@@ -229,7 +229,7 @@ def _privacy(run: FedRun, done: int) -> list[dict[str, Any]]:
     if mechanism is None:
         return []
     spent = (
-        settings.once(f"epsilon {done}", lambda: mechanism.epsilon(done, settings.delta, "rdp"))
+        settings.cached(f"epsilon {done}", lambda: mechanism.epsilon(done, settings.delta, "rdp"))
         if done
         else 0.0
     )

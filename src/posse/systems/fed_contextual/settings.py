@@ -134,7 +134,7 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
     system: ClassVar[str] = "fed-contextual"
     writes: ClassVar[tuple[str, ...]] = ("model_out",)
     counts: ClassVar[bool] = True
-    defaults_of_0_1: ClassVar[Mapping[str, object]] = {"scale": "none"}
+    defaults_in_version_0_1: ClassVar[Mapping[str, object]] = {"scale": "none"}
     aliases: ClassVar[Mapping[str, str]] = {"rounds": "horizon"}
 
     horizon: Count = 200
@@ -233,7 +233,7 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
                 self.policy, {n: v for n, v in given.items() if n in known or n not in others}
             )
 
-        return self.once("policy", make)
+        return self.cached("policy", make)
 
     @property
     def count_noise(self) -> float:
@@ -277,7 +277,7 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
         """Check everything before anything starts, and return what it makes; once, however often it
         is called.
         """
-        return self.once("setup", self.check)
+        return self.cached("setup", self.check)
 
     def customised(self, own: Own | None = None, population: Population | None = None) -> Self:
         """Return these settings with custom parts, from which `load` then makes what it returns.
@@ -288,7 +288,7 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
         """
         setup = self.check(own, population)
         settings = self.but()
-        settings.once("setup", lambda: setup)
+        settings.cached("setup", lambda: setup)
         return settings
 
     def config(self) -> dict[str, JSON]:

@@ -214,7 +214,7 @@ class Staged:
 
 def staged(settings: MpcContextual, seed: int) -> Staged:
     """Run on at most half of the rows; once for all attacks on these settings."""
-    return settings.once(f"staged {seed}", lambda: _run_apart(settings, settings.seed + seed))
+    return settings.cached(f"staged {seed}", lambda: _run_apart(settings, settings.seed + seed))
 
 
 def _run_apart(settings: MpcContextual, seed: int) -> Staged:

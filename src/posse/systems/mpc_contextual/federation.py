@@ -233,7 +233,7 @@ class ContextualRun(RolesRun):
         return Earned(ask.step, int(within.units(reward)))
 
     @property
-    def public(self) -> dict[str, object]:
+    def public_terms(self) -> dict[str, object]:
         """The terms that everybody knows."""
         return msgspec.structs.asdict(self._setup.terms)
 

@@ -238,7 +238,7 @@ def _worlds(run: ContextualRun | TwinRun, seed: int) -> tuple[Floats, Floats]:
             np.append(0.0, means.mean(axis=1).cumsum()),
         )
 
-    return run.settings.once(f"scene {seed}", make)
+    return run.settings.cached(f"scene {seed}", make)
 
 
 _KNOWS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {

@@ -256,7 +256,7 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
 
     def load(self) -> Setup:
         """Make contexts and terms, and check what needs them; once."""
-        return self.once("setup", self._load)
+        return self.cached("setup", self._load)
 
     def _load(self) -> Setup:
         contexts = self.contexts()

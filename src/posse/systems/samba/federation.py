@@ -306,7 +306,7 @@ class SambaRun(RolesRun):
         return theorem4(arms, arms + runs * (budget - arms), len(policy.passes()), calls, moved)
 
     @property
-    def public(self) -> dict[str, Any]:
+    def public_terms(self) -> dict[str, Any]:
         """The terms that everybody knows."""
         settings, arms = self.settings, self._setup.arms
         return {

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.core.compiled import Compiled, compile_template, compile_user_function, elementary
+from posse.core.compiled import Compiled, compile_template, compile_user_function, compiled_scalar
 from posse.core.errors import PolicyError
 from posse.core.exact import exp, gumbel
 from posse.core.fixed import clip_score, comparable_score, from_units, tie_place
@@ -36,7 +36,7 @@ ARGMAX, MATCH, CUSTOM = 0, 1, 2
 _LN2_UP = 0.6931471805599455
 
 
-@elementary
+@compiled_scalar
 def gumbel_bound(u: float) -> float:
     """Cheap upper bound of `gumbel(u)`: -ln(-ln u) <= -ln(1 - u) <= (1 - e) ln 2 for 1 - u = m 2^e,
     1/2 <= m < 1.
@@ -45,13 +45,13 @@ def gumbel_bound(u: float) -> float:
     return float(1023 - (bits >> 52)) * _LN2_UP
 
 
-@elementary
+@compiled_scalar
 def tossed(key, t, probability):
     """Whether the common coin of step t says to explore; policies that never do draw nothing."""
     return probability > 0.0 and uniform(key, COIN, 0, t, 0) < probability
 
 
-@elementary
+@compiled_scalar
 def select_argmax(values, u):
     """Position of the largest value; u picks among equals. What comp does at level `paper`."""
     best = values[0]
@@ -71,7 +71,7 @@ def select_argmax(values, u):
     return 0
 
 
-@elementary
+@compiled_scalar
 def select_match(values, u):
     """Position drawn with probability proportional to its value. What comp does at level
     `paper`.
@@ -87,7 +87,7 @@ def select_match(values, u):
     return values.shape[0] - 1
 
 
-@elementary
+@compiled_scalar
 def paper_value(value, kind, scale, ceiling):
     """What an owner sends at level `paper` before masking: the score, or exp((score - ceiling) /
     scale) to match.
@@ -322,17 +322,17 @@ def _twin(
         reached[run] = point
 
 
-@elementary
+@compiled_scalar
 def _no_choice(values, u):
     return 0
 
 
-@elementary
+@compiled_scalar
 def _no_noise(u):
     return 0.0
 
 
-@elementary
+@compiled_scalar
 def _unscaled(value, kind, scale, ceiling):
     return value
 

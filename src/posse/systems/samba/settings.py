@@ -57,7 +57,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     """
 
     system: ClassVar[str] = "samba"
-    defaults_of_0_1: ClassVar[Mapping[str, object]] = {"policy": "ucb"}
+    defaults_in_version_0_1: ClassVar[Mapping[str, object]] = {"policy": "ucb"}
     aliases: ClassVar[Mapping[str, str]] = {"budget": "horizon", "steps": "horizon"}
     absent: ClassVar[Mapping[str, str]] = {
         "walk": (
@@ -110,7 +110,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
 
     def load(self) -> Setup:
         """Check what needs the arms, and return arms, policy and switches; arms are made once."""
-        return self.once("setup", self._load)
+        return self.cached("setup", self._load)
 
     def _load(self) -> Setup:
         arms = self.arms()

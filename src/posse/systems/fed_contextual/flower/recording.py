@@ -30,7 +30,7 @@ from posse.policies.contextual.registry import described
 from posse.results.record import Record, Traffic, new_id
 from posse.results.store import RunHandle, Store
 from posse.runtime.metrics import Metric, gauge, line, write
-from posse.systems.base import presentation_of_level
+from posse.systems.base import presentation_without_settings
 from posse.systems.fed_contextual.flower.deployment import Versions
 from posse.systems.fed_contextual.flower.settings import (
     METRIC_LINES,
@@ -107,7 +107,7 @@ def server_record(settings: DeviceSettings, out: Path, status: str = "finished")
         ),
         privacy=tuple(result.get("privacy", ())),
         summary=summary,
-        show=presentation_of_level(SYSTEM, level, learns(happened), tables) | stopped,
+        show=presentation_without_settings(SYSTEM, level, learns(happened), tables) | stopped,
     )
 
 

@@ -239,7 +239,7 @@ def _scores(settings: Samba, seed: int) -> tuple[Sequence[Entry], Mapping[int, I
 
     run = SambaRun(SYSTEM, settings.but(runs=1), seeds=[seed], transcript=100_000_000)
     run.finish()
-    slots, owners = run.truth()["slots"], run.public["names"]
+    slots, owners = run.truth()["slots"], run.public_terms["names"]
     pads_of = [pads(stream) for stream in run.view("comp").secrets["comp"]["streams"]]
     sent: dict[str, bytes] = {}
     passes: list[Entry] = []

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ProtocolError
 from posse.core.random import COIN, ORDER, shuffle
-from posse.core.roles import Action, Many, Message, Note, Send
+from posse.core.roles import Action, Message, Note, Send, SendMany
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.keys import Identity, Secrets
 from posse.privacy.crypto.paillier import Ciphertext, sum_of
@@ -174,22 +174,22 @@ class Controller(Participant):
         they answer, and the runtime holds them.
         """
         if isinstance(message, Score):
-            asked: list[Action] = []
-            self.take_scores([(sender, self.name, message)], asked)
-            return asked
+            actions: list[Action] = []
+            self.take_scores([(sender, self.name, message)], actions)
+            return actions
         handler = self._handlers.get(type(message))
         return self.unexpected(sender, message) if handler is None else handler(sender, message)
 
     @staticmethod
     def receive_all(
-        roles: Mapping[str, Controller], sends: Iterable[Send], asked: list[Action]
+        roles: Mapping[str, Controller], sends: Iterable[Send], actions: list[Action]
     ) -> None:
         """Take scores (2), one an owner and pass; forward the pass when the last has arrived
         (3).
         """
-        roles[CONTROLLER].take_scores(sends, asked)
+        roles[CONTROLLER].take_scores(sends, actions)
 
-    def take_scores(self, sends: Iterable[Send], asked: list[Action]) -> None:
+    def take_scores(self, sends: Iterable[Send], actions: list[Action]) -> None:
         """Take scores, and append what follows from them."""
         index, size = self._index, self._frame_bytes
         awaited, frames = self._awaited, self._frames
@@ -207,7 +207,7 @@ class Controller(Participant):
             awaited.remove(sender)
             frames[sender] = message.frame
             if not awaited:
-                asked.extend(self._forward())
+                actions.extend(self._forward())
 
     # Setup ----------------------------------------------------------------------------------------
 
@@ -341,7 +341,7 @@ class Controller(Participant):
             (CONTROLLER, name, Reply(index, reply))
             for name, reply in zip(self._owners, replies, strict=True)
         ]
-        actions: list[Action] = [Many(sends)]
+        actions: list[Action] = [SendMany(sends)]
         self._index += 1
         self._awaited = set(self._owners)
         self._frames = {}

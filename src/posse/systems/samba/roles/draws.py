@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.compiled import elementary
+from posse.core.compiled import compiled_scalar
 from posse.core.random import COIN, TIE, uniform, word_to_uniform, words64
 from posse.privacy.crypto.streams import Words
 
@@ -21,7 +21,7 @@ tie order.
 """
 
 
-@elementary
+@compiled_scalar
 def _world_rows(seed: int, index: int, passes: int, out: NDArray[np.uint64]) -> None:
     for j in range(out.shape[0]):
         out[j, 0] = words64(seed, COIN, 0, (index + j) // passes, 0)[0]

@@ -10,7 +10,7 @@ from typing import Any
 from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.core.random import COIN, MASK, derive_key
-from posse.core.roles import WORLD, Action, Many, Message, Pull, Reward, Send
+from posse.core.roles import WORLD, Action, Message, Pull, Reward, Send, SendMany
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import ROOT_BYTES, Identity, Secrets
@@ -105,7 +105,9 @@ class Owner(Peer):
         return super().receive(sender, message)
 
     @staticmethod
-    def receive_all(roles: Mapping[str, Owner], sends: Iterable[Send], asked: list[Action]) -> None:
+    def receive_all(
+        roles: Mapping[str, Owner], sends: Iterable[Send], actions: list[Action]
+    ) -> None:
         """Take the replies of a pass for many owners: those that are not chosen go straight on to
         the next pass.
         """
@@ -121,10 +123,10 @@ class Owner(Peer):
                 if score is not None:
                     scores.append((name, CONTROLLER, score))
                 else:
-                    asked.extend(owner.receive(sender, message))
+                    actions.extend(owner.receive(sender, message))
         finally:
             if scores:
-                asked.append(Many(scores))
+                actions.append(SendMany(scores))
 
     def pass_by(self, message: Reply) -> Score | None:
         """Return the score of the next pass if a reply says no, and it is made already."""

@@ -59,14 +59,14 @@ class Pass:
     @property
     def code(self) -> Code:
         """The code that runs."""
-        return self.settings.once(
+        return self.settings.cached(
             "scene code", lambda: code(self.policy, self.level, self.setup.switches)
         )
 
     def ran(self, **keys: str) -> dict[str, list[int]]:
         """Return the lines with these keys; several of a role with blanks between."""
         ran = {kind: texts.split() for kind, texts in keys.items()}
-        return self.settings.once(f"scene lines {keys}", lambda: line_numbers(self.code, ran))
+        return self.settings.cached(f"scene lines {keys}", lambda: line_numbers(self.code, ran))
 
     def text(self, value: float) -> str:
         """Write a number."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from posse.core.errors import ProtocolError
-from posse.core.roles import DURABLE, Action, Many, Note, Send
+from posse.core.roles import DURABLE, Action, Note, Send, SendMany
 from posse.core.snapshots import pack
 from posse.privacy.crypto.keys import Identity, Secrets, verify
 from posse.privacy.sharing.shuffle import ALL_PAIRS, PAIRS, First, Question, passes
@@ -295,7 +295,7 @@ class StrictController(Controller):
         if not gate.open:
             gate.overruns += 1
             self._frames, self._awaited = {}, set(owners)
-            return (Many([(CONTROLLER, name, Again(message.slot)) for name in owners]),)
+            return (SendMany([(CONTROLLER, name, Again(message.slot)) for name in owners]),)
         words = np.frombuffer(b"".join([self._frames[name][:FRAME] for name in owners]), "<u8")
         opened = (words + np.frombuffer(message.pads, "<u8")).tobytes()
         self._frames = dict(
@@ -400,7 +400,7 @@ class StrictController(Controller):
         self._begun = self._place = self.gate.open = False
         self._answers = []
         passes_ = self.manifest.terms.passes
-        actions: list[Action] = [Many(sends)]
+        actions: list[Action] = [SendMany(sends)]
         if self._index % passes_ == 0:
             actions.append(Note(self.name, "step", index // passes_))
         if last and not self.manifest.terms.slot:
