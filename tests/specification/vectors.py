@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from posse.core.roles import WORLD, Action, Many, Message, Pull, Reward, Role
+from posse.core.roles import WORLD, Action, Message, Pull, Reward, Role, SendMany
 from posse.policies import UCB, Policy, Pursuit
 from posse.privacy.crypto.keys import Identity, RunKey, Secrets, verify
 from posse.privacy.crypto.pairwise import present_digest
@@ -166,7 +166,7 @@ class Run:
                 self.sends.append(action)
                 self.sent.setdefault(action[0], []).append((action[1], action[2]))
                 queue.extend(self._deliver(*action))
-            elif isinstance(action, Many):
+            elif isinstance(action, SendMany):
                 queue.extendleft(reversed(action.sends))
             elif isinstance(action, Tick):
                 ticks.append(action)
@@ -199,7 +199,7 @@ class Run:
         for action in actions:
             if isinstance(action, tuple):
                 sends.append((action[1], action[2]))
-            elif isinstance(action, Many):
+            elif isinstance(action, SendMany):
                 sends += [(receiver, message) for _, receiver, message in action.sends]
         return sends
 
