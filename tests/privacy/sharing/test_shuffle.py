@@ -134,6 +134,22 @@ def test_the_largest_is_found(count: int) -> None:
         np.testing.assert_array_equal(hot, np.arange(count) == x.argmax())
 
 
+@pytest.mark.parametrize("count", [3, 10, 16])
+def test_scores_that_win_in_a_circle_end_the_run(count: int) -> None:
+    trio = Trio(count, count)
+    # A score that wraps around beats those above it and loses to those below it.
+    for place in range(count):
+        x = np.arange(count, dtype=np.int64) * 1000
+        x[place] += np.iinfo(np.int64).min
+        if place in (0, count - 1):
+            # All others are above, or all below: the order has no circle.
+            hot, _ = trio.largest(trio.first.number + 1, x)
+            assert int(hot.argmax()) == (0 if place == 0 else count - 2)
+        else:
+            with pytest.raises(ProtocolError):
+                trio.largest(trio.first.number + 1, x)
+
+
 @given(count=st.integers(2, 3000), seed=st.integers(0, 2**32))
 @settings(max_examples=25, deadline=None)
 def test_the_largest_is_found_for_any_number_of_them(count: int, seed: int) -> None:

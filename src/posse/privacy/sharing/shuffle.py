@@ -384,6 +384,10 @@ def _search(left: Places) -> Generator[tuple[int, Places], Bits, int]:
             smaller = yield -1, sample
             first, second = pairs_of(size)
             wins = np.bincount(np.where(smaller, second, first), minlength=size)
+            # Scores outside the range that owners agreed on can win in a circle: a score that wraps
+            # around modulo 2^64 would let the smallest one win.
+            if not np.array_equal(np.sort(wins), np.arange(size)):
+                raise ProtocolError("the comparisons of a pass contradict each other.")
             champion = int(sample[np.argmax(wins)])
         if len(rest):
             rest = rest[(yield champion, rest) != 0]
