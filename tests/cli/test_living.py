@@ -92,8 +92,8 @@ def test_found_enrol_serve_submit_leave(
         refused = posse("federation", "submit", "two.toml", "--at", founder)
         assert refused.code == 2
         assert (
-            "agent-2 refused: decisions would be 41; budget is 40. To propose it again"
-            in refused.err
+            "agent-2 refused: the run is outside budget in its [consent]. Its own log has the value. "
+            "To propose it again" in refused.err
         )
         assert refused.err.count("[P") == 1
 

@@ -156,4 +156,6 @@ def test_a_manifest_whose_policy_does_not_decode_is_refused(sent):
     with pytest.raises(
         DisagreementError, match="the manifest is for other terms than this party was started for: "
     ):
-        Expected(UCB(), "paper", Switches()).check(Terms("r", 40, sent, 1, "paper", (), b""), 3)
+        Expected(UCB(), "paper", Switches()).check(
+            Terms("r", 40, sent, 1, "paper", (), b""), 3, "o"
+        )

@@ -42,7 +42,9 @@ class PosseError(Exception):
     code: ClassVar[str] = "P000"
     exit_code: ClassVar[int] = 2
 
-    def __init__(self, text: str = "", *, rule: str = "", field: str | None = None) -> None:
+    def __init__(
+        self, text: str = "", *, rule: str = "", field: str | None = None, public_text: str = ""
+    ) -> None:
         """Make an error.
 
         Args:
@@ -50,10 +52,13 @@ class PosseError(Exception):
             rule: The rule that was broken, as `room.field.problem`.
             field: What the user must change, if it is not the field in `rule`: the full path of a
                 nested setting, or an unknown key.
+            public_text: The message for other parties, if `text` has values that only this party
+                may see.
         """
         super().__init__(text)
         self.rule = rule
         self._field = field
+        self.public_text = public_text or text
 
     @property
     def field(self) -> str:
@@ -69,6 +74,11 @@ class PosseError(Exception):
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.text}"
+
+    @property
+    def public(self) -> str:
+        """The message with its code, as other parties may read it."""
+        return f"[{self.code}] {self.public_text}"
 
     def as_dict(self) -> dict[str, str]:
         """Return the error as `--json` prints it."""

@@ -92,6 +92,8 @@ class Part:
     task: asyncio.Task[None] | None = field(default=None, repr=False)
     again: bool = False
     """Whether its party is to be started again when it has stopped."""
+    public_text: str = ""
+    """What the founder reads in place of `text`, if `text` has the value of a limit."""
 
     @property
     def run(self) -> str:
@@ -256,7 +258,9 @@ class Member:
         elif part.state == STARTED:
             await self._go_on(part, line)
         return Entry(
-            digest, part.state, part.text if part.state in (STARTED, REFUSED, FAILED) else ""
+            digest,
+            part.state,
+            part.public_text or part.text if part.state in (STARTED, REFUSED, FAILED) else "",
         )
 
     async def _go_on(self, part: Part, line: Line) -> None:
@@ -321,11 +325,11 @@ class Member:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
             self.parts[signed.digest] = made
-        except (PosseError, OSError) as error:
-            made.state, made.text = (
-                REFUSED,
-                error.text if isinstance(error, PosseError) else str(error),
-            )
+        except PosseError as error:
+            made.state, made.text, made.public_text = REFUSED, error.text, error.public_text
+            self._refused[signed] = made
+        except OSError as error:
+            made.state, made.text = REFUSED, str(error)
             self._refused[signed] = made
         self.log(made.state, run=_run_of(signed), why=made.text)
         return made
