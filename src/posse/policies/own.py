@@ -16,7 +16,7 @@ import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -32,6 +32,28 @@ from posse.core.errors import PolicyError, PosseError
 def parameter(default: object, meaning: str) -> Any:
     """A field of a policy with a sentence on what it means, which help and documentation show."""
     return field(default=default, metadata={"meaning": meaning})
+
+
+_HORIZON = "is_horizon"
+
+
+def run_horizon() -> Any:
+    """A field of a policy that always has the number of steps of the run.
+
+    >>> from posse.policies import Policy
+    >>> @dataclass(frozen=True)
+    ... class Moss(Policy):
+    ...     horizon: float = run_horizon()
+    >>> Moss().horizon
+    10000.0
+    """
+    meaning = "number of steps of the run, which Posse fills in"
+    return field(default=10_000.0, metadata={"meaning": meaning, _HORIZON: True})
+
+
+def horizon_fields(policy: Any) -> tuple[str, ...]:
+    """Names of the fields of a policy that `run_horizon` made."""
+    return tuple(each.name for each in fields(policy) if _HORIZON in each.metadata)
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,10 @@ class Registry(Generic[T]):
             )
         return made
 
+    def with_horizon(self, made: T, horizon: int) -> T:
+        """Return a policy that knows the number of steps of the run, if it declares that."""
+        return self._build(made, dict.fromkeys(own.horizon_fields(made), horizon))
+
     def described(self, made: T) -> dict[str, object]:
         """What a record keeps: name, parameters, digest, and for a user's own where it can be
         imported from, if so.
@@ -218,6 +222,8 @@ class Choice(Settings):
     """
 
     registry: ClassVar[Registry[Any]]
+    horizon_setting: ClassVar[str] = "horizon"
+    """Name of the setting with the number of steps of the run."""
 
     @model_validator(mode="before")
     @classmethod
@@ -251,7 +257,9 @@ class Choice(Settings):
             given = {
                 name: value for name in names if (value := getattr(self, name, None)) is not None
             }
-            return self.registry.make(getattr(self, "policy"), given)  # noqa: B009
+            made = self.registry.make(getattr(self, "policy"), given)  # noqa: B009
+            horizon = getattr(self, self.horizon_setting, 0)  # 0: this file does not say
+            return self.registry.with_horizon(made, horizon) if horizon else made
 
         return self.once("policy", make)
 

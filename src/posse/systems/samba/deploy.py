@@ -122,6 +122,8 @@ class SambaOptions(PolicySettings):
     else.
     """
 
+    horizon_setting: ClassVar[str] = "budget"
+
     policy: Annotated[Any, IMPORTS] = "ucb"
     """How to choose, as in simulations; all parties must agree. A file that names none has UCB, as
     in 0.1, because the terms of a federation must not change with the version.
