@@ -421,10 +421,18 @@ def variants(settings: DpCombinatorial) -> list[tuple[str, DpCombinatorial]]:
     named_settings = [("as set", settings)]
     if settings.policy == "p-fcb" and settings.noisy:
         named_settings.append(("without noise", settings.instead(noise="none")))
-    names = {"p-fcb": "noisy reports", "fcb": "everything shared", "alone": "alone"}
-    for policy, name in names.items():
-        if policy != settings.policy:
-            named_settings.append((name, settings.instead(policy=policy)))
+    reporting: dict[str, Any] = {"policy": "p-fcb"}
+    if settings.start > settings.horizon:
+        # The default start of settings without reports: shorter runs report from a tenth on.
+        reporting["start"] = max(1, settings.horizon // 10)
+    others: dict[str, dict[str, Any]] = {
+        "noisy reports": reporting,
+        "everything shared": {"policy": "fcb"},
+        "alone": {"policy": "alone"},
+    }
+    for name, changes in others.items():
+        if changes["policy"] != settings.policy:
+            named_settings.append((name, settings.instead(**changes)))
     return named_settings
 
 
