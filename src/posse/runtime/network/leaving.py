@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NOT_YET = "has not called yet"
 MESSAGE_REFUSED = "a message was refused: "
 """Begins why a connection was closed; the role's reason follows."""
+REFUSALS = (MESSAGE_REFUSED, "refused: ", "it refused us: ")
+"""Begin why a connection was closed of a peer that may call again and again, and is of no use."""
 _NOT_TOLD = {UNREACHABLE: "it cannot be reached", MESSAGE_REFUSED: "a message of it was refused"}
 """What other parties are told in place of reasons that begin so: addresses and contents stay
 here.
@@ -165,7 +167,12 @@ async def miss(party: Party, give_up: float) -> None:
             if party.paused
             else [peer for peer in party.wiring.peers if peer not in party.connections]
         )
-        since = {peer: since.get(peer, loop.time()) for peer in absent if peer in party.needed}
+        # A peer may connect and leave between two looks: it is missing since it left.
+        since = {
+            peer: max(since.get(peer, loop.time()), party.lost_at.get(peer, 0.0))
+            for peer in absent
+            if peer in party.needed
+        }
         first = min(since, key=lambda peer: since[peer], default=None)
         if first is not None and loop.time() - since[first] >= give_up:
             why = party.troubles.get(first, "it has not called")

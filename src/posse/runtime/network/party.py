@@ -74,6 +74,8 @@ class Party:
         """What happened, for metrics: connections, refusals by kind, messages."""
         self.connections: dict[str, Connection] = {}
         self._open: set[Connection] = set()
+        self.lost_at: dict[str, float] = {}
+        """When each peer was last connected, unless that connection was refused."""
         self.troubles: dict[str, str] = {}
         """Why a peer is not connected, as far as it is known."""
         self.refused_caller = ""
@@ -320,6 +322,8 @@ class Party:
         if peer is not None and self.connections.get(peer) is connection:
             del self.connections[peer]
             self.paused_peers.discard(peer)
+            if not why.startswith(leaving.REFUSALS):
+                self.lost_at[peer] = asyncio.get_running_loop().time()
             self.troubles[peer] = why = "its part is over" if peer in self.left else why
             self.often(f"lost {peer}", "lost", peer=peer, why=why)
         elif connection.dialled is not None and connection.dialled not in self.connections:
