@@ -83,7 +83,7 @@ def check_shares(folder, outcome, steps):
     assert np.all(np.linalg.eigvalsh(model.inverse) < 1 + 1e-6)
     assert read_shares(folder, steps - 10).step == steps - 10
     one = folder / "clinic-1" / "journal" / f"model-{steps}.share"
-    with pytest.raises(DataError, match="lack that of 'clinic-2'"):
+    with pytest.raises(DataError, match="the share of 'clinic-2' is missing"):
         read_shares([one])
     damaged = bytearray(one.read_bytes())
     damaged[-40] ^= 1

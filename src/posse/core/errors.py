@@ -59,6 +59,7 @@ class PosseError(Exception):
         self.rule = rule
         self._field = field
         self.public_text = public_text or text
+        """The message without the code, as other parties may read it."""
 
     @property
     def field(self) -> str:
@@ -74,11 +75,6 @@ class PosseError(Exception):
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.text}"
-
-    @property
-    def public(self) -> str:
-        """The message with its code, as other parties may read it."""
-        return f"[{self.code}] {self.public_text}"
 
     def as_dict(self) -> dict[str, str]:
         """Return the error as `--json` prints it."""

@@ -16,7 +16,7 @@ import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -34,7 +34,8 @@ def parameter(default: object, meaning: str) -> Any:
     return field(default=default, metadata={"meaning": meaning})
 
 
-_HORIZON = "is_horizon"
+HORIZON = "is_horizon"
+"""Key in the metadata of a field that `run_horizon` made."""
 
 
 def run_horizon() -> Any:
@@ -47,13 +48,7 @@ def run_horizon() -> Any:
     >>> Moss().horizon
     10000.0
     """
-    meaning = "number of steps of the run, which Posse fills in"
-    return field(default=10_000.0, metadata={"meaning": meaning, _HORIZON: True})
-
-
-def horizon_fields(policy: Any) -> tuple[str, ...]:
-    """Names of the fields of a policy that `run_horizon` made."""
-    return tuple(each.name for each in fields(policy) if _HORIZON in each.metadata)
+    return field(default=10_000.0, metadata={"meaning": "number of steps", HORIZON: True})
 
 
 @dataclass(frozen=True)

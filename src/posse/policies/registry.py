@@ -82,8 +82,17 @@ class Registry(Generic[T]):
         return made
 
     def with_horizon(self, made: T, horizon: int) -> T:
-        """Return a policy that knows the number of steps of the run, if it declares that."""
-        return self._build(made, dict.fromkeys(own.horizon_fields(made), horizon))
+        """Return a policy that knows the number of steps of the run, if it declares that and the
+        number is known (not 0).
+        """
+        return self._build(
+            made,
+            {
+                each.name: horizon
+                for each in fields(made)  # type: ignore[arg-type]
+                if horizon and own.HORIZON in each.metadata
+            },
+        )
 
     def described(self, made: T) -> dict[str, object]:
         """What a record keeps: name, parameters, digest, and for a user's own where it can be
@@ -258,8 +267,7 @@ class Choice(Settings):
                 name: value for name in names if (value := getattr(self, name, None)) is not None
             }
             made = self.registry.make(getattr(self, "policy"), given)  # noqa: B009
-            horizon = getattr(self, self.horizon_setting, 0)  # 0: this file does not say
-            return self.registry.with_horizon(made, horizon) if horizon else made
+            return self.registry.with_horizon(made, getattr(self, self.horizon_setting, 0))
 
         return self.once("policy", make)
 

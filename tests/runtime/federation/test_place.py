@@ -117,7 +117,7 @@ def test_what_a_file_has_that_cannot_be_read_is_not_told_to_others(
         ("identity = [", "cannot be read now"),
         ("identity = 'clinic-b'\nbudgets = 1", "cannot be read now"),
         ("identity = 'clinic-b'\n[consent]\nbudget = -1", "cannot be read now"),
-        ("identity = 'clinic-b'", "has not said what it agrees to"),
+        ("identity = 'clinic-b'", "has no [consent] in its file"),
         (None, "cannot be read now"),
     ],
 )

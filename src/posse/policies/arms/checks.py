@@ -12,7 +12,6 @@ True
 
 from __future__ import annotations
 
-import builtins
 import dis
 import inspect
 import itertools
@@ -134,11 +133,11 @@ def inexact(subject: Subject) -> Iterator[str]:
             functions |= {name: source(getattr(kind, name)) for name in vars(kind)}
     for name, function in functions.items():
         for called in dict.fromkeys(_inexact_calls(function, seen)):
-            word = called.rpartition(".")[2]
-            remedy = "Use + - * /, math.sqrt and posse.core.exact"
-            if word in EXACT:
-                remedy = f"Use {EXACT[word]} of posse.core.exact"
-            yield f"{name} uses {called}, whose last bit differs between machines. {remedy}."
+            remedy = EXACT.get(called.rpartition(".")[2], "+ - * /, math.sqrt, and log and exp")
+            yield (
+                f"{name} uses {called}, whose last bit differs between machines. Use {remedy} of "
+                "posse.core.exact."
+            )
 
 
 def _inexact_calls(function: object, seen: set[CodeType]) -> Iterator[str]:
@@ -146,24 +145,20 @@ def _inexact_calls(function: object, seen: set[CodeType]) -> Iterator[str]:
     if not isinstance(function, FunctionType) or function.__code__ in seen:
         return
     seen.add(function.__code__)
-    free = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    read = inspect.getclosurevars(function)
+    names = {**read.builtins, **read.globals, **read.nonlocals}
     value: object = None
     for step in dis.get_instructions(function):
-        word = step.argval
-        if step.opname == "LOAD_GLOBAL":
-            value = function.__globals__.get(word, getattr(builtins, word, None))
-        elif step.opname.endswith("DEREF") and word in free:
-            value = free[word].cell_contents
-        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and isinstance(value, ModuleType):
-            value = getattr(value, word, None)
+        if step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            value = getattr(value, step.argval, None)
         else:
-            value = None
-            if step.opname == "BINARY_OP" and step.argrepr.startswith("**"):
-                yield "the power **"
-            continue
+            value = names.get(step.argval)
+        if step.opname == "BINARY_OP" and step.argrepr.startswith("**"):
+            yield "the power **"
         name = getattr(value, "__name__", "")
-        known = name in EXACT or ROUNDED.fullmatch(name) is not None
-        if isinstance(value, BuiltinFunctionType | np.ufunc) and known:
+        if isinstance(value, BuiltinFunctionType | np.ufunc) and (
+            name in EXACT or ROUNDED.fullmatch(name)
+        ):
             yield f"{getattr(value, '__module__', None) or 'numpy'}.{name}".removeprefix(
                 "builtins."
             )

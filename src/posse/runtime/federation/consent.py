@@ -85,20 +85,15 @@ class Consent(Settings):
 
     def check(self, demand: Demand, proposer: str, founder: str) -> None:
         """Raise if one run alone goes beyond this consent."""
-        allowed = self.customers or (founder,)
-        if proposer not in allowed:
-            raise _refusal(
-                "customers",
-                f"it was proposed by '{proposer}'; customers allows {', '.join(allowed)}.",
-            )
         for limit, value, choices in (
+            ("customers", proposer, self.customers or (founder,)),
             ("systems", demand.system, self.systems),
             ("levels", demand.level, self.levels),
             ("policies", demand.policy, self.policies),
         ):
             if choices is not None and value not in choices:
                 allowed = ", ".join(choices) or "none"
-                raise _refusal(limit, f"it asks for '{value}'; {limit} allows {allowed}.")
+                raise _refusal(limit, f"{limit} allows {allowed}, got '{value}'.")
         _within("decisions", demand.decisions, "budget", self.budget)
         _within("epsilon", demand.epsilon, "epsilon", self.epsilon)
         if self.price is not None and demand.price < self.price:

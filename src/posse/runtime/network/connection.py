@@ -228,9 +228,10 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, error: PosseError, counted: str) -> None:
         """Send the reason, as far as the peer may know it, and hang up."""
-        self.host.refused(self.peer or self._address(), error.public, counted=counted)
-        self.write(pack(Refused(error.public[:LONGEST_REASON])))
-        self.hang_up(f"refused: {error.public}")
+        reason = f"[{error.code}] {error.public_text}"
+        self.host.refused(self.peer or self._address(), reason, counted=counted)
+        self.write(pack(Refused(reason[:LONGEST_REASON])))
+        self.hang_up(f"refused: {reason}")
 
     def hang_up(self, why: str, *, at_once: bool = False) -> None:
         """End the connection; `at_once` without waiting for what is on its way."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 NOT_YET = "has not called yet"
 MESSAGE_REFUSED = "a message was refused: "
 """Begins why a connection was closed; the role's reason follows."""
-REFUSALS = (MESSAGE_REFUSED, "refused: ", "it refused us: ")
-"""Begin why a connection was closed of a peer that may call again and again, and is of no use."""
 _NOT_TOLD = {UNREACHABLE: "it cannot be reached", MESSAGE_REFUSED: "a message of it was refused"}
 """What other parties are told in place of reasons that begin so: addresses and contents stay
 here.
@@ -178,9 +176,8 @@ async def miss(party: Party, give_up: float) -> None:
             why = party.troubles.get(first, "it has not called")
             party.stop(
                 LinkError(
-                    f"'{first}' has been missing for {give_up:g} s ({why}). Start it again, and "
-                    "then "
-                    f"'{party.engine.role.name}': this run goes on where it was."
+                    f"'{first}' has been missing for {give_up:g} s ({why}). Start it again, and then "
+                    f"'{party.engine.role.name}': the run continues where it stopped."
                 )
             )
             return
@@ -228,9 +225,7 @@ def check(party: Party) -> None:
     missing = sorted(unconfirmed(party) & set(party.needed)) if party.engine.role.finished else []
     if missing:
         raise UnconfirmedError(
-            f"the part of '{name}' is over, but {', '.join(missing)} has not confirmed its last "
-            "messages "
-            f"({party.troubles.get(missing[0], 'no answer yet')}). Start '{name}' again when the "
-            "other is there, which "
-            "may be waiting for them."
+            f"the part of '{name}' is over, but {', '.join(missing)} has not confirmed its "
+            f"last messages ({party.troubles.get(missing[0], 'no answer yet')}). Start "
+            f"'{name}' again when the other is running: it may need these messages."
         )

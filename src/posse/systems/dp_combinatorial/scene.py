@@ -421,12 +421,12 @@ def variants(settings: DpCombinatorial) -> list[tuple[str, DpCombinatorial]]:
     named_settings = [("as set", settings)]
     if settings.policy == "p-fcb" and settings.noisy:
         named_settings.append(("without noise", settings.instead(noise="none")))
-    reporting: dict[str, Any] = {"policy": "p-fcb"}
-    if settings.start > settings.horizon:
-        # The default start of settings without reports: shorter runs report from a tenth on.
-        reporting["start"] = max(1, settings.horizon // 10)
+    # The default start of settings without reports is after the end of a short run.
+    start = settings.start
+    if start > settings.horizon:
+        start = max(1, settings.horizon // 10)
     others: dict[str, dict[str, Any]] = {
-        "noisy reports": reporting,
+        "noisy reports": {"policy": "p-fcb", "start": start},
         "everything shared": {"policy": "fcb"},
         "alone": {"policy": "alone"},
     }

@@ -162,16 +162,16 @@ class Expected:
                 or "its policy selects otherwise"
             )
             raise DisagreementError(
-                f"the manifest is for other terms than this party was started for: {text}. Correct "
-                "the file that is "
-                "wrong, or install the same version of Posse at all."
+                f"the manifest is for other terms than this party was started for: {text}. "
+                "Correct the wrong file, or install the same version of Posse at all parties."
             )
         if self.limit is not None and terms.budget > self.limit:
-            asked = f"'{party}' refuses {terms.budget} pulls: budget in its [consent]"
             raise DisagreementError(
-                f"{asked} is {self.limit}. Ask for fewer pulls, or raise budget in [consent].",
+                f"'{party}' refuses {terms.budget} pulls: budget in its [consent] is {self.limit}. "
+                "Ask for fewer pulls, or raise budget in [consent].",
                 rule="samba.budget.above-consent",
-                public_text=f"{asked} is lower. Ask for fewer pulls, or ask '{party}' to raise it.",
+                public_text=f"'{party}' refuses {terms.budget} pulls: budget in its [consent] is "
+                f"lower. Ask for fewer pulls, or ask '{party}' to raise it.",
             )
         try:
             check_level(terms.level, self.switches, self.policy)
