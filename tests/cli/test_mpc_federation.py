@@ -297,7 +297,7 @@ def test_a_party_alone_gives_up_and_names_whom_it_misses(tmp_path: Path, posse: 
     told = posse("party", str(path))
     assert told.code == 2
     assert "'clinic-1' has been missing for 0.5 s (cannot reach 127.0.0.1:" in last_line(told.err)
-    assert "and then 'clinic-2': this run goes on where it was. (see" in last_line(told.err)
+    assert "and then 'clinic-2': the run continues where it stopped. (see" in last_line(told.err)
 
 
 def test_parties_that_disagree_stop_and_say_so(tmp_path: Path, process: Start) -> None:

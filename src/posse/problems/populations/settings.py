@@ -181,17 +181,17 @@ class PopulationSettings(TableSettings):
         """
         return self.once("population", self._scaled)
 
-    def _check_scale(self) -> None:
+    def _check_scale(self, kind: str) -> None:
         """Refuse to scale data that Posse ships; a custom population in place of it is scaled."""
-        if self.scale == "standard" and self.population_kind != "own":
+        if self.scale == "standard" and kind != "own":
             raise ConfigError(
-                f"scale applies to own, got standard for {self.population_kind}. Leave scale out.",
+                f"scale applies to own, got standard for {kind}. Leave scale out.",
                 rule="problems.scale.not-own",
                 field="scale",
             )
 
     def _scaled(self) -> Population:
-        self._check_scale()
+        self._check_scale(self.population_kind)
         population = self._population()
         return standardised(population) if self.scale == "standard" else population
 
@@ -234,7 +234,7 @@ class PopulationSettings(TableSettings):
             if kind not in kinds:
                 self.leave_out((name,), ", ".join(kinds), f" for {kind}")
         if "data" in self.model_fields_set:
-            self._check_scale()
+            self._check_scale(kind)
         if not self._is_own_source and kind in _FILES:
             self._path()
         self.availability()
