@@ -202,7 +202,7 @@ def test_a_customer_that_did_not_found_the_federation_and_what_it_may_not(tmp_pa
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"protocol": "samba", "run": "x", "policy": "mine.py:Best"}, "policy names code"),
+        ({"protocol": "samba", "run": "x", "policy": "mine.py:Best"}, "policy names custom code"),
         (
             {"protocol": "samba", "run": "x", "world": {"data": "/etc/passwd"}},
             "world.data names a file",
