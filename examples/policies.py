@@ -12,7 +12,7 @@ from typing import ClassVar
 import posse
 from posse.core.exact import beta, log
 from posse.core.random import OWN, uniform
-from posse.policies import ARGMAX, Policy, Selection
+from posse.policies import ARGMAX, Policy, Selection, run_horizon
 
 # Score only ---------------------------------------------------------------------------------------
 
@@ -81,11 +81,11 @@ def moss(t, turn, total, pulls, memory, key, parameters):  # type: ignore[no-unt
 
 @dataclass(frozen=True)
 class Moss(Policy):
-    """The horizon is a field, and the memory of each arm is the number of arms."""
+    """The memory of each arm is the number of arms."""
 
     name: ClassVar[str] = "moss"
     score = staticmethod(moss)
-    horizon: float = 400.0
+    horizon: float = run_horizon()
 
     def start(self, owners: int) -> float:
         """Return the memory of an arm before the first step."""

@@ -23,6 +23,16 @@ class Mine(UCB):
 class Needs:
     pass
 """
+ROUGH = """
+import math
+from posse.policies import Policy
+
+def score(t, turn, total, pulls, memory, key, parameters):
+    return total / pulls + math.sqrt(math.log(t) / pulls)
+
+class Rough(Policy):
+    score = staticmethod(score)
+"""
 
 
 def test_policies(posse: Call) -> None:
@@ -40,6 +50,14 @@ def test_a_policy_of_ones_own_is_checked(posse: Call, monkeypatch: pytest.Monkey
     outcome = posse("policies", "--check", "mine.py:Mine")
     assert outcome.code == 0
     assert "may run in a federation" in outcome.out
+
+    Path("rough.py").write_text(ROUGH)
+    outcome = posse("policies", "--check", "rough.py:Rough")
+    assert outcome.code == 0
+    warning = "score uses math.log, whose last bit differs between machines."
+    assert f"Warning: {warning}" in " ".join(outcome.out.split())
+    (shown,) = json.loads(posse("policies", "--check", "rough.py:Rough", "--json").out)["warnings"]
+    assert shown.startswith(warning)
 
     refused = Report("mine", (CheckResult("purity", False, "score gives two values"),))
     monkeypatch.setattr(posse_checks, "check", lambda policy: refused)

@@ -92,8 +92,8 @@ def test_found_enrol_serve_submit_leave(
         refused = posse("federation", "submit", "two.toml", "--at", founder)
         assert refused.code == 2
         assert (
-            "agent-2 refused: decisions would be 41; budget is 40. To propose it again"
-            in refused.err
+            "agent-2 refused: the run is outside budget in its [consent]. Its own log has the value. "
+            "To propose it again" in refused.err
         )
         assert refused.err.count("[P") == 1
 
@@ -121,7 +121,7 @@ def test_found_enrol_serve_submit_leave(
         assert "the service of agent 'agent-2' in federation traders, with all its runs" in kept.out
         refused = posse("party", "restore", "kept", "agent-2.toml")
         assert refused.code == 2
-        assert "a service that runs needs no backup. Stop it." in refused.err
+        assert "a running service needs no backup. Stop it first." in refused.err
         shown = json.loads(posse("federation", "queue", "agent-2.toml", "--json").out)
         assert shown["parts"] == {run: {"state": "over", "text": ""} for run in ("one", "three")}
         assert shown["spent"]["decisions"] == 70

@@ -275,7 +275,7 @@ def test_a_simulated_samba_run_tells_the_arm_it_came_to(posse: Call) -> None:
     made = record.policy.decide()
     assert made.arm == int(record.pulls.sum(axis=0).argmax())
     assert made.name == record.arm_names[made.arm]
-    with pytest.raises(ConfigError, match="takes no contexts"):
+    with pytest.raises(ConfigError, match="takes no context"):
         record.policy.decide([1])
 
 

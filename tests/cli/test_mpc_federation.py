@@ -171,7 +171,11 @@ def test_files_and_systems_of_their_own_no_guarantee_and_a_source_that_fails(
         ('name = "clinic-2"', 'name = "clinic-1"', "every party needs a name of its own"),
         ('name = "clinic-2"', 'name = "authority"', "cannot be called 'authority'"),
         ('name = "clinic-2"', 'name = "Clinic 2"', "name must be 1 to 63 of a-z"),
-        ("epsilon = 0.25", "epsilon = 0", "epsilon 0 gives the arm no differential privacy"),
+        (
+            "epsilon = 0.25",
+            "epsilon = 0",
+            "epsilon must be above 0 for differential privacy of the arm",
+        ),
         ("epsilon = 0.25", "epsilon = 1.5", "epsilon must be in [0, 1]"),
         ("bound = 0.707", "bound = 0.5", "must have a norm of at most the bound 0.5"),
         ("bound = 0.707", "bound = 0.9", "must add up to at most 1"),
@@ -244,7 +248,7 @@ def test_bad_features_are_one_line_and_nothing_is_written(
             "dealer",
             "epsilon = 0.25",
             "epsilon = 0",
-            "epsilon 0 gives the arm no differential privacy",
+            "epsilon must be above 0 for differential privacy of the arm",
         ),
         (
             "clinic-2",
@@ -293,7 +297,7 @@ def test_a_party_alone_gives_up_and_names_whom_it_misses(tmp_path: Path, posse: 
     told = posse("party", str(path))
     assert told.code == 2
     assert "'clinic-1' has been missing for 0.5 s (cannot reach 127.0.0.1:" in last_line(told.err)
-    assert "and then 'clinic-2': this run goes on where it was. (see" in last_line(told.err)
+    assert "and then 'clinic-2': the run continues where it stopped. (see" in last_line(told.err)
 
 
 def test_parties_that_disagree_stop_and_say_so(tmp_path: Path, process: Start) -> None:

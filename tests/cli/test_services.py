@@ -73,7 +73,7 @@ def test_no_command_acts_on_the_service_of_another_member(
                 ("federation", "expel", "customer", "--at", str(federation.file("customer"))),
                 "the founder cannot expel itself.",
             ),
-            (("federation", "queue", str(own), "--complete"), "nothing waits for this"),
+            (("federation", "queue", str(own), "--complete"), "there is nothing to complete"),
         ):
             said = one_line(posse(*command))
             assert words in said

@@ -83,7 +83,7 @@ def test_a_round_is_unmasked_once_whatever_the_cohort(tmp_path: Path) -> None:
         dataclasses.replace(terms, seed=os.urandom(32)),
     ):
         with pytest.raises(
-            ProtocolError, match="has helped to unmask a sum of round 1; it helps with one"
+            ProtocolError, match="already helped to unmask a sum of round 1, and helps only once"
         ):
             evil.ask(evil.names[0], terms=encode(again))
 
@@ -121,7 +121,7 @@ def test_a_device_shows_nothing_in_the_open_where_sums_are_secure(
         context.node_config[own] = {"secure": True, "roster": "somewhere", "least-honest": 2}[own]
     message = Message(evil.order(), dst_node_id=context.node_id, message_type=kind)
     message.metadata.__dict__["_message_id"] = "message"
-    with pytest.raises(ProtocolError, match="gives its part to secure sums alone"):
+    with pytest.raises(ProtocolError, match="takes part in secure sums only"):
         evil.grid.app(message, context)
 
 
@@ -129,7 +129,7 @@ def test_a_round_is_not_computed_from_something_else(tmp_path: Path) -> None:
     evil, terms = played(tmp_path)
     other = wire.subject_of(evil.order(limit=0.9), evil.made)
     with pytest.raises(
-        ProtocolError, match="computed round 1 from another model, norm or other settings"
+        ProtocolError, match="already computed round 1 with another model, norm or settings"
     ):
         evil.ask(evil.names[0], terms=encode(without(evil, terms, subject=other)))
 
@@ -152,7 +152,7 @@ def test_a_model_is_unmasked_once_whatever_the_round(tmp_path: Path, change: str
     )
     server, told = evil.begin(renumbered)
     with pytest.raises(
-        ProtocolError, match="given a vector of this model to another round; it gives one"
+        ProtocolError, match="already sent a vector for this model in another round"
     ):
         evil.finish(server, told, order)
 

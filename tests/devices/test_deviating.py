@@ -171,7 +171,9 @@ def test_plan_without_a_quorum_is_refused(tmp_path: Path) -> None:
     for context in trusting.grid.contexts.values():
         del context.node_config["roster"]
     refused(trusting, weak, "demands a quorum")
-    with pytest.raises(ConfigError, match="of 6 devices 3 may be lost, and a quorum is 4"):
+    with pytest.raises(
+        ConfigError, match="a cohort of 6 devices must keep a quorum of 4, and may lose 3"
+    ):
         settings(tmp_path, cohort=6, dropout=0.5)
 
 
@@ -237,7 +239,7 @@ def test_plan_that_does_not_follow_from_its_numbers_is_refused(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
     made = dataclasses.replace(plan(5, corrupt=0.1, dropout=0.1), **change)
-    refused(Evil(tmp_path), made, "not the one that follows from its numbers")
+    refused(Evil(tmp_path), made, "was not computed from its own numbers")
 
 
 def test_terms_of_another_run_are_refused(tmp_path: Path) -> None:
@@ -353,7 +355,7 @@ def test_message_of_a_round_that_was_given_up_costs_nothing(tmp_path: Path) -> N
     evil = Evil(tmp_path, 3)
     me = evil.names[0]
     (_, stale), (_, told) = (evil.begin(evil.terms()) for _ in range(2))
-    with pytest.raises(ProtocolError, match="not of the round that this device is in"):
+    with pytest.raises(ProtocolError, match="another round than this device is in"):
         evil.ask(me, message=encode(stale[me]))
     assert isinstance(evil.ask(me, message=encode(told[me])), Shares)
 

@@ -261,7 +261,7 @@ def test_secret_normals_are_normal() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"quantile": 0.5}, "got quantile 0.5 and noise 1. Fix the clip"),
+        ({"quantile": 0.5}, "got quantile 0.5 and noise 1. Set quantile = 0"),
         ({"delta": 0.2}, "delta must be below 1 / devices = 0.2, got 0.2"),
         ({"delta": 0.0}, "delta must be above 0"),
         (
@@ -271,9 +271,9 @@ def test_secret_normals_are_normal() -> None:
         ({"noise": 0.0}, "devices goes with noise, got devices 5 and noise 0"),
         (
             {"devices": 0},
-            "noise needs devices, the number among which a cohort of 3 is drawn, got 0",
+            "the number of devices that a cohort of 3 is drawn from, got 0",
         ),
-        ({"least": 2}, "least must be 1, got 2"),
+        ({"least": 2}, "least must be 1 with noise, got 2"),
         ({"levels": 1 << 24, "noise": 20.0}, "below 2\\^31"),
     ],
 )

@@ -176,7 +176,7 @@ def test_steps_before_count_for_what_the_arms_give_away(shares: Path) -> None:
         ({"start_from": "", "parties": 3}, "was learnt with parties"),
         (
             {"start_from": "", "epsilon": "1/5"},
-            r"was learnt with epsilon 0\.1, and this run has 0\.2, at which",
+            r"epsilon must be at most 0\.1, that of the earlier model, got 0\.2",
         ),
         ({"start_from": "", "frozen": True, "newton": 3}, "newton belongs to runs that learn"),
         (
@@ -212,7 +212,7 @@ def test_mixed_and_missing_shares_are_refused(shares: Path, tmp_path: Path) -> N
     with pytest.raises(DataError, match="is of another run than"):
         MpcContextual(**FIRST, start_from=mixed).load()
     own.unlink()
-    with pytest.raises(DataError, match="lack that of 'party-2'"):
+    with pytest.raises(DataError, match="the share of 'party-2' is missing"):
         MpcContextual(**FIRST, start_from=mixed).load()
 
 

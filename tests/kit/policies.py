@@ -7,13 +7,16 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
+from math import sin
 from typing import Any, ClassVar
 
 import numpy as np
 
+from posse.core.compiled import elementary
 from posse.core.exact import log
 from posse.policies.arms.base import Policy, Selection
 from posse.policies.arms.shipped import EpsilonGreedy, Softmax
+from posse.policies.own import run_horizon
 
 Numbers = tuple[float, ...]
 
@@ -59,6 +62,24 @@ class Mixed(Softmax):
     @staticmethod
     def explore(t: int, owners: int, parameters: Numbers) -> float:
         return 1.0 / 3.0
+
+
+@dataclass(frozen=True)
+class Moss(Policy):
+    """Audibert and Bubeck 2009: needs the horizon, and the number of arms in its memory."""
+
+    name: ClassVar[str] = "moss"
+    horizon: float = run_horizon()
+
+    @staticmethod
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
+        surplus = max(0.0, log(parameters[0] / (memory * pulls)))
+        return total / pulls + math.sqrt(surplus / pulls)
+
+    def start(self, owners: int) -> float:
+        return float(owners)
 
 
 def second_best(scores: Any, u: float) -> int:
@@ -109,6 +130,40 @@ class Looked(Runner):
         t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
     ) -> float:
         return total / pulls + TABLE[t % 3]
+
+
+# Policies whose last bit depends on the machine ----------------------------------------------------
+
+
+@elementary
+def squared(x: float) -> float:
+    return x**2
+
+
+class Inexact(Runner):
+    """Takes logarithms and powers from math, numpy and Python, in functions and in methods."""
+
+    name: ClassVar[str] = "inexact"
+
+    @staticmethod
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
+        return total / pulls + math.sqrt(2.0 * math.log(t) / pulls)
+
+    @staticmethod
+    def learn(turn: int, chosen: bool, memory: float, parameters: Numbers) -> float:
+        return memory + squared(0.5) / 1e6
+
+    @staticmethod
+    def explore(t: int, owners: int, parameters: Numbers) -> float:
+        return float(np.exp(-float(t)))
+
+    def start(self, owners: int) -> float:
+        return self.wave(owners)
+
+    def wave(self, owners: int) -> float:
+        return sin(owners)
 
 
 # Other ways to fail -------------------------------------------------------------------------------

@@ -330,7 +330,9 @@ def test_the_table_of_who_sees_what_follows_level_and_switches() -> None:
 
 @pytest.mark.parametrize("name", ["aes", "mask", "permutation", "paillier"])
 def test_a_deployment_that_names_a_switch_is_refused_with_the_levels(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"no switch '{name}'.*strict, paper"):
+    with pytest.raises(
+        ConfigError, match=f"'{name}' can be switched off in simulations only.*strict, paper"
+    ):
         check_switches({"level": "paper", name: False})
 
 

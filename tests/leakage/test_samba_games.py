@@ -25,6 +25,17 @@ from posse.systems.samba.strict.messages import Shares
 ATTACKS = {attack.name: attack for attack in attacks_of(system("samba")).attacks}
 
 
+def test_the_interval_of_few_passes_on_the_network_is_students() -> None:
+    # The owner that pulled stands out most in two passes, and least in a third: 1, 1 and 0.
+    guess = np.array([[3.0, 2.0, 1.0], [1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
+    score = network.score([guess], [{"arms": np.array([0, 2, 0])}])
+    assert score.value == pytest.approx(2 / 3)
+    # 4.30 standard errors of 1/3 on each side; the normal interval began at 0.13.
+    assert score.interval == (0.0, 1.0)
+    many = network.score([guess] * 10, [{"arms": np.array([0, 2, 0])}] * 10)
+    assert many.interval == pytest.approx((0.4877, 0.8457), abs=1e-4)
+
+
 def settings(level: str, **more: Any) -> Any:
     given = {"policy": "ucb", "horizon": 40, "owners": 4, "seed": 1, **more}
     return posse.Samba(

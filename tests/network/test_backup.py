@@ -225,7 +225,7 @@ def test_a_journal_that_is_as_new_or_open_is_not_replaced(tmp_path):
     with pytest.raises(JournalError, match="as new as the backup"):
         backup.restore(tmp_path / "b", path)
     party = opened(path)
-    with pytest.raises(JournalError, match="open"):
+    with pytest.raises(JournalError, match="is using the journal"):
         backup.restore(tmp_path / "b", path)
     close(party)
     assert journal.copy(open_place(path).journal) == kept

@@ -213,7 +213,7 @@ def test_a_wrong_role(paths, tmp_path):
         tmp_path, "trial-1", {"clinic-7": "owner"}
     )  # of this run's authority, and not in the federation
     seen, why, counts = refusal(paths, client(tmp_path / "clinic-7"), [Hello(**HELLO)])
-    assert "has no part in this run" in told(seen)
+    assert "is not a party of this run" in told(seen)
     assert "clinic-7" in why
     assert counts["refused certificate"] == 1
 
@@ -222,7 +222,7 @@ def test_another_run(paths, tmp_path):
     seen, _, counts = refusal(
         paths, client(tmp_path / "clinic-1"), [Hello(**{**HELLO, "run": "trial-2"})]
     )
-    assert "speaks of run trial-2, this is run trial-1" in told(seen)
+    assert "is in run trial-2, and this party is in run trial-1" in told(seen)
     assert counts["refused hello"] == 1
 
 

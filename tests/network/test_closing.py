@@ -20,6 +20,7 @@ from posse.systems.samba.messages import Total
 from posse.systems.samba.strict import sums
 from posse.systems.samba.strict.messages import Shares
 from tests.kit.federations import QUICK, laid_out, opened, run_all
+from tests.kit.parties import all_stop
 from tests.network.proxy import Proxy
 
 BRIEF = Timing(0.1, 1.0, 0.01, 0.1, 0.005, linger=0.3, closing=0.6)
@@ -185,13 +186,13 @@ def test_owners_sign_a_budget_within_their_own_limit_only(tmp_path):
     text = paths["clinic-2"].read_text()
     assert "[consent]\nbudget = 60\n" in text
     paths["clinic-2"].write_text(text.replace("budget = 60", "budget = 59"))
-    parties = [opened(path) for path in paths.values()]
-    with pytest.raises(
-        DisagreementError, match=r"asks for 60 pulls, and \[consent\] of this party allows 59"
-    ):
-        asyncio.run(run_all(parties))
-    for party in parties:
-        party.engine.close()
+    errors = asyncio.run(all_stop(list(paths.values())))
+    for name, error in errors.items():
+        assert isinstance(error, DisagreementError)
+        assert "'clinic-2' refuses 60 pulls: budget in its [consent] is " in error.text
+        # Only the party itself reads its limit.
+        assert ("59" in error.text) == (name == "clinic-2"), name
+    assert errors["clinic-2"].rule == "samba.budget.above-consent"
     paths["clinic-2"].write_text(text)
     asyncio.run(
         run_all([opened(path) for path in paths.values()])

@@ -97,7 +97,8 @@ def test_a_member_is_expelled_in_a_run_and_another_refuses(tmp_path: Path) -> No
         federation.submit("march", four, budget=400, world=None)
         while (shown := federation.phase("refused"))["phase"] != "dropped":
             federation.tick("a run to be refused")
-        assert shown["text"] == "clinic-5 refused: decisions would be 60; budget is 10."
+        refusal = "the run is outside budget in its [consent]. Its own log has the value."
+        assert shown["text"] == f"clinic-5 refused: {refusal}"
         federation.hold("controller", "march")
         assert (
             federation.ask("clinic-2", "status")["spent"]["decisions"] == 400

@@ -285,10 +285,10 @@ def test_a_founder_is_put_back_with_its_authority_and_its_queue(tmp_path: Path) 
         shown = [await together.ask(name, "status") for name in ("customer", "clinic-1")]
         assert [each["restored"] for each in shown] == [True, True]
         assert shown[0]["queue_restored"]
-        with pytest.raises(LinkError, match="has not said yet which runs there were"):
+        with pytest.raises(LinkError, match="has not yet sent the runs since then"):
             await together.ask("clinic-1", "complete")
         await together.ask("customer", "complete")
-        with pytest.raises(LinkError, match="nothing waits for this"):
+        with pytest.raises(LinkError, match="there is nothing to complete"):
             await together.ask("customer", "complete")
         await together.ask("customer", samba("april"))
         await together.over("april")

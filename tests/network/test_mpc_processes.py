@@ -83,7 +83,7 @@ def check_shares(folder, outcome, steps):
     assert np.all(np.linalg.eigvalsh(model.inverse) < 1 + 1e-6)
     assert read_shares(folder, steps - 10).step == steps - 10
     one = folder / "clinic-1" / "journal" / f"model-{steps}.share"
-    with pytest.raises(DataError, match="lack that of 'clinic-2'"):
+    with pytest.raises(DataError, match="the share of 'clinic-2' is missing"):
         read_shares([one])
     damaged = bytearray(one.read_bytes())
     damaged[-40] ^= 1
@@ -155,13 +155,11 @@ def test_a_party_that_stays_away_is_named_by_all_and_waited_for_by_none(tmp_path
 
     async def go():
         parties = {path.stem: opened(path) for path in paths}
-        # Parties check twice a second which peers are connected. A peer that connects and leaves
-        # between two checks counts as missing from the start.
-        began = time.monotonic()
         running = {name: asyncio.create_task(party.run()) for name, party in parties.items()}
         while parties[PULLER].engine.role.step < 20:
             assert not any(task.done() for task in running.values())
             await asyncio.sleep(0.01)
+        began = time.monotonic()
         parties["clinic-1"].stop()
         await running.pop("clinic-1")
         ended = await asyncio.wait_for(
@@ -175,7 +173,7 @@ def test_a_party_that_stays_away_is_named_by_all_and_waited_for_by_none(tmp_path
     ended, taken, step = asyncio.run(go())
     assert [type(error) for error in ended] == [LinkError] * 4
     assert all(f"'clinic-1' has been missing for {GIVE_UP:g} s" in str(error) for error in ended)
-    assert taken >= GIVE_UP - 0.1
+    assert taken >= GIVE_UP
     assert step < 200
     run(paths)
     assert found(paths) == twin(paths)

@@ -114,7 +114,9 @@ def test_wrong_and_mixed_shares_are_refused_in_one_line(tmp_path: Path, earlier:
     refused(ConfigError, f'give start = "{start[1]}" to everyone', without)
     refused(ConfigError, "Give start_from with this party's own", text.replace(own[0] + "\n", ""))
     refused(ConfigError, "start must be steps and tag", text.replace(start[1], "30:x"))
-    with pytest.raises(ConfigError, match=r"was learnt with epsilon 0\.2, and this run has 0\.25"):
+    with pytest.raises(
+        ConfigError, match=r"epsilon must be at most 0\.2, that of the earlier model, got 0\.25"
+    ):
         again(tmp_path / "now", earlier, steps=5, epsilon="1/4")
     mixed = tmp_path / "mixed"
     for name in ("clinic-1", "clinic-2"):

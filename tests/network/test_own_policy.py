@@ -142,6 +142,28 @@ def posse_up():
     return up
 
 
+def test_a_policy_knows_the_horizon_that_all_parties_agree_on(tmp_path):
+    paths, notes = laid_out(tmp_path, budget=40, policy="tests.kit.policies:Moss"), []
+    parties = [opened(path, notes) for path in paths]
+    for party in parties:
+        assert party.engine.terms["policy.parameters.horizon"] == "40.0"
+    asyncio.run(run_all(parties))
+    (total,) = [note.value for note in notes if note.kind == "total"]
+    settings = Samba(policy="tests.kit.policies:Moss", owners=3, budget=40, seed=7, level="paper")
+    assert run(settings.plain()).total == (total,)
+
+
+def test_a_policy_with_another_horizon_than_the_run_is_refused(tmp_path):
+    paths = laid_out(tmp_path, budget=40, policy="tests.kit.policies:Moss")
+    for path in paths:
+        edit(path, "horizon = 40.0", "horizon = 50.0")
+    for name, end in asyncio.run(all_stop(paths)).items():
+        assert isinstance(end, DisagreementError), name
+        assert "policy.parameters.horizon is 50.0 at 'controller' and 40.0 at 'customer'" in str(
+            end
+        )
+
+
 def test_a_policy_that_is_not_there_is_one_line(tmp_path, modules):
     laid_out(tmp_path)
     edit(tmp_path / "comp.toml", 'policy = "ucb"', 'policy = "nowhere.py:Hopeful"')
@@ -156,4 +178,6 @@ def test_a_manifest_whose_policy_does_not_decode_is_refused(sent):
     with pytest.raises(
         DisagreementError, match="the manifest is for other terms than this party was started for: "
     ):
-        Expected(UCB(), "paper", Switches()).check(Terms("r", 40, sent, 1, "paper", (), b""), 3)
+        Expected(UCB(), "paper", Switches()).check(
+            Terms("r", 40, sent, 1, "paper", (), b""), 3, "o"
+        )

@@ -21,6 +21,7 @@ from posse.core.settings import read_toml
 from posse.runtime.certificates.authority import Authority
 from posse.runtime.journal import Journal
 from posse.runtime.local import enrol_all, write_party
+from posse.runtime.network import leaving
 from posse.runtime.network.connection import Connection, Timing, Wiring
 from posse.runtime.network.deployment import make_party
 from posse.runtime.network.doctor import Finding, examine
@@ -460,6 +461,36 @@ def test_a_party_that_is_refused_again_and_again_is_missing_and_one_that_stays_i
 
     for stays in (True, False):
         counted(tmp_path / str(stays), lambda hub, stays=stays: check(hub, stays))
+
+
+@pytest.mark.parametrize(
+    ("why", "longer"),
+    [("it hung up", True), ("refused: [P500] no", False), ("it refused us: [P500] no", False)],
+)
+def test_a_peer_that_was_there_between_two_looks_is_missing_since_it_left(tmp_path, why, longer):
+    """The party looks every 0.1 s; a peer that is refused again and again is missing all the time."""
+
+    async def go() -> float:
+        hub = Counted(tmp_path, 0.0)
+        for name in ("a", "b"):
+            hub.connect(name)
+        began = asyncio.get_running_loop().time()
+        waiting = asyncio.create_task(leaving.miss(hub.party, give_up=1.0))
+        await asyncio.sleep(0.02)
+        connection = hub.connect("c")
+        await asyncio.sleep(0.06)
+        connection.hang_up(why)
+        connection.connection_lost(None)
+        left = asyncio.get_running_loop().time()
+        await waiting
+        assert "'c' has been missing for 1 s" in hub.party._failed.text
+        for task in list(hub.party._tasks):
+            task.cancel()
+        hub.party.engine.close()
+        return asyncio.get_running_loop().time() - (left if longer else began)
+
+    waited = asyncio.run(go())
+    assert 1.0 <= waited < 2.0
 
 
 def test_who_is_missing_at_a_peer_is_waited_for_with_its_last_word(tmp_path):

@@ -35,6 +35,7 @@ def test_every_registered_policy_passes(name: str) -> None:
         policies.Tuned(2.0),
         policies.SecondBest(),
         policies.Looked(),
+        policies.Moss(),
     ],
     ids=repr,
 )
@@ -92,6 +93,25 @@ def test_a_counter_example_is_refused_by_the_property_it_violates(
     )
     assert message.endswith(".")
     assert "\n" not in message
+
+
+def test_functions_whose_last_bit_depends_on_the_machine_give_warnings() -> None:
+    report = check(policies.Inexact())
+    assert report.passed
+    warned = {warning.partition(",")[0]: warning for warning in report.warnings}
+    assert set(warned) == {
+        "score uses math.log",
+        "learn uses the power **",
+        "explore uses numpy.exp",
+        "wave uses math.sin",
+    }
+    assert warned["score uses math.log"].endswith("Use log of posse.core.exact.")
+    assert warned["explore uses numpy.exp"].endswith("Use exp of posse.core.exact.")
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_policies_that_ship_give_no_warnings(name: str) -> None:
+    assert check(POLICIES[name]()).warnings == check(policies.Tuned()).warnings == ()
 
 
 def test_a_policy_defined_inside_a_function_does_not_pickle() -> None:

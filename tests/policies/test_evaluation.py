@@ -99,13 +99,15 @@ def test_clients_are_clusters() -> None:
     assert math.isinf(alone.error)
 
 
-def world(seed: int, rows: int, arms: int = 4) -> tuple[Log, Floats, Floats, float]:
+def world(
+    seed: int, rows: int, arms: int = 4, epsilon: float = 0.4
+) -> tuple[Log, Floats, Floats, float]:
     """Logs of epsilon-greedy, a softmax target, a model that is off, and the target's true value on
     these contexts.
     """
     made = np.random.default_rng(seed)
     means = made.random((rows, arms))
-    logging = epsilon_greedy(made.random((rows, arms)), 0.4)
+    logging = epsilon_greedy(made.random((rows, arms)), epsilon)
     arm, chance = draw(logging, made.random(rows))
     rewards = (made.random(rows) < means[np.arange(rows), arm]).astype(float)
     target = softmax(means + 0.3 * made.normal(size=means.shape), 0.5)
@@ -186,6 +188,21 @@ def test_arms_never_drawn_show_in_the_mean_weight() -> None:
     for seed in range(300):
         log, goal, *_ = world(seed, 200)
         check_support(Log(log.arms, log.rewards, log.probabilities), goal)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "rows", "one_in", "logs"), [(0.1, 100, 80, 4000), (0.1, 300, 800, 24_000)]
+)
+def test_logs_with_support_are_refused_as_often_as_documented(
+    epsilon: float, rows: int, one_in: int, logs: int
+) -> None:
+    # 50 and 30 refusals are expected; true rates fail once in 100, and half or twice them is seen.
+    refused = 0
+    for seed in range(logs):
+        log, target, *_ = world(seed, rows, epsilon=epsilon)
+        refused += support_of(Log(log.arms, log.rewards, log.probabilities), target).share > 0
+        assert support_of(log, target).share == 0
+    assert 0.55 < refused * one_in / logs < 1.5
 
 
 WHOLE = {"arms": np.array([0, 1]), "rewards": np.zeros(2), "probabilities": np.full(2, 0.5)}

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+import posse
 from posse.core.errors import ConfigError, PolicyError, PosseError
 from posse.policies import (
     POLICIES,
@@ -30,10 +31,11 @@ from posse.policies import (
 from posse.policies.arms.checks import check
 from posse.policies.arms.registry import PARAMETERS, PolicySettings
 from posse.systems.samba.settings import Samba
-from tests.kit.policies import Careless, Runner, SecondBest, Tuned
+from tests.kit.policies import Careless, Moss, Runner, SecondBest, Tuned
 from tests.policies.counterexamples import ComparisonList
 
 TUNED = "tests.kit.policies:Tuned"
+MOSS = "tests.kit.policies:Moss"
 
 FILE = """
 from dataclasses import dataclass
@@ -307,3 +309,13 @@ def test_a_run_refuses_an_own_policy_that_fails_the_check_suite() -> None:
     assert Samba(
         policy=Careless(3.0), owners=3, horizon=50
     ).load()  # it does not pickle, which this run does not need
+
+
+@pytest.mark.parametrize("policy", [MOSS, Moss, Moss(5.0), {"name": MOSS, "horizon": 5}], ids=repr)
+def test_a_policy_knows_the_horizon_of_its_run(policy: object) -> None:
+    settings = Samba(policy=policy, owners=3, horizon=200, runs=2)
+    assert settings.make_policy() == settings.load().policy == Moss(200.0)
+    assert settings.but(horizon=300).make_policy() == Moss(300.0)
+    record = posse.run(settings)
+    assert record.config["policy"]["parameters"] == {"horizon": 200.0}
+    assert record.total == posse.run(settings.plain()).total

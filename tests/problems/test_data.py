@@ -278,7 +278,11 @@ def test_cells_of_many_kinds_are_text() -> None:
         (lambda: MarketSettings(alpha=1.5), "problems.alpha.out-of-range"),
         (lambda: MarketSettings(drift=-1.0), "problems.drift.too-small"),
         (lambda: PopulationSettings(part="test"), "problems.part.no-effect"),
-        (lambda: PopulationSettings(scale="standard"), "problems.scale.not-own"),
+        (
+            lambda: PopulationSettings(data="digits", scale="standard"),
+            "problems.scale.not-own",
+        ),
+        (lambda: PopulationSettings(scale="standard").population(), "problems.scale.not-own"),
         (lambda: PopulationSettings(late=2.0), "problems.late.out-of-range"),
         (
             lambda: PopulationSettings(drift="labels", drift_share=0.0),

@@ -72,7 +72,14 @@ def _check(where: str, json: bool) -> None:
         report = check(policy)
     if json:
         results = [{"name": r.name, "passed": r.passed, "reason": r.reason} for r in report.results]
-        print_json({"policy": where, "passed": report.passed, "results": results})
+        print_json(
+            {
+                "policy": where,
+                "passed": report.passed,
+                "results": results,
+                "warnings": report.warnings,
+            }
+        )
     else:
         heading(
             f"{type(policy).__name__}: {'may run in a federation' if report.passed else 'refused'}"
@@ -81,6 +88,8 @@ def _check(where: str, json: bool) -> None:
             ("check", "result"),
             [(r.name, "ok" if r.passed else f"FAILED: {r.reason}") for r in report.results],
         )
+        for warning in report.warnings:
+            say(f"Warning: {warning}")
     if not report.passed:
         raise typer.Exit(1)
 

@@ -43,7 +43,9 @@ class PosseError(Exception):
     code: ClassVar[str] = "P000"
     exit_code: ClassVar[int] = 2
 
-    def __init__(self, text: str = "", *, rule: str = "", field: str | None = None) -> None:
+    def __init__(
+        self, text: str = "", *, rule: str = "", field: str | None = None, public_text: str = ""
+    ) -> None:
         """Make an error.
 
         Args:
@@ -51,10 +53,14 @@ class PosseError(Exception):
             rule: The rule that was broken, as `room.field.problem`.
             field: What the user must change; by default the field in `rule`. Given for a nested
                 setting (its full path) and for an unknown key.
+            public_text: The message for other parties, if `text` has values that only this party
+                may see.
         """
         super().__init__(text)
         self.rule = rule
         self._field = field
+        self.public_text = public_text or text
+        """The message without the code, as other parties may read it."""
 
     @property
     def field(self) -> str:

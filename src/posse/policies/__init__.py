@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from posse.policies.contextual.explorations import EXPLORATIONS, Exploration
     from posse.policies.contextual.registry import exploration
-    from posse.policies.own import parameter
+    from posse.policies.own import parameter, run_horizon
 
 _HOME = {
     "ARGMAX": "arms.base",
@@ -39,6 +39,7 @@ _HOME = {
     "parameters_of": "arms.registry",
     "check": "arms.checks",
     "parameter": "own",
+    "run_horizon": "own",
     "Exploration": "contextual.explorations",
     "EXPLORATIONS": "contextual.explorations",
     "exploration": "contextual.registry",
@@ -66,6 +67,7 @@ __all__ = [
     "parameter",
     "parameters_of",
     "policy",
+    "run_horizon",
 ]
 
 

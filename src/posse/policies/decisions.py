@@ -96,7 +96,8 @@ class Learnt:
         """Predict the reward of every arm, (rows, arms)."""
         if self.weights is None or self.bias is None:
             raise ConfigError(
-                "what was learnt takes no contexts: it is one arm. Call decide() without a context."
+                "the learnt policy always chooses one arm, and takes no context. Call decide() "
+                "without a context."
             )
         try:
             rows = np.asarray(contexts, np.float64)

@@ -34,6 +34,23 @@ def parameter(default: object, meaning: str) -> Any:
     return field(default=default, metadata={"meaning": meaning})
 
 
+HORIZON = "is_horizon"
+"""Key in the metadata of a field that `run_horizon` made."""
+
+
+def run_horizon() -> Any:
+    """A field of a policy that always has the number of steps of the run.
+
+    >>> from posse.policies import Policy
+    >>> @dataclass(frozen=True)
+    ... class Moss(Policy):
+    ...     horizon: float = run_horizon()
+    >>> Moss().horizon
+    10000.0
+    """
+    return field(default=10_000.0, metadata={"meaning": "number of steps", HORIZON: True})
+
+
 @dataclass(frozen=True)
 class Revision:
     """What identifies a policy that ships, in place of its source: its code may then be formatted

@@ -81,6 +81,19 @@ class Registry(Generic[T]):
             )
         return made
 
+    def with_horizon(self, made: T, horizon: int) -> T:
+        """Return a policy that knows the number of steps of the run, if it declares that and the
+        number is known (not 0).
+        """
+        return self._build(
+            made,
+            {
+                each.name: horizon
+                for each in fields(made)  # type: ignore[arg-type]
+                if horizon and own.HORIZON in each.metadata
+            },
+        )
+
     def described(self, made: T) -> dict[str, object]:
         """What a record keeps: name, parameters, digest, and for a user's own where it can be
         imported from, if so.
@@ -218,6 +231,8 @@ class Choice(Settings):
     """
 
     registry: ClassVar[Registry[Any]]
+    horizon_setting: ClassVar[str] = "horizon"
+    """Name of the setting with the number of steps of the run."""
 
     @model_validator(mode="before")
     @classmethod
@@ -251,7 +266,8 @@ class Choice(Settings):
             given = {
                 name: value for name in names if (value := getattr(self, name, None)) is not None
             }
-            return self.registry.make(getattr(self, "policy"), given)  # noqa: B009
+            made = self.registry.make(getattr(self, "policy"), given)  # noqa: B009
+            return self.registry.with_horizon(made, getattr(self, self.horizon_setting, 0))
 
         return self.cached("policy", make)
 

@@ -211,8 +211,8 @@ def check_older(held: dict[str, bytes], folder: Path) -> None:
     """
     if pid := journals.holder(folder):
         raise JournalError(
-            f"process {pid} has the journal in {folder} open: a party that runs needs none. Stop "
-            "it."
+            f"process {pid} is using the journal in {folder}, and a running party needs no "
+            "backup. Stop it first."
         )
     try:
         there = journals.copy(folder)
@@ -229,10 +229,9 @@ def check_older(held: dict[str, bytes], folder: Path) -> None:
     if other or (generation, len(log)) <= (there.generation, there.size):
         why = "of another beginning" if other else "as new as the backup, or newer"
         raise JournalError(
-            f"a journal that is {why} is in {folder}: nothing was restored. Start the party with "
-            "it; to have the "
-            "backup all the same, move that folder away, and the party asks its peers whether the "
-            "run has gone on."
+            f"nothing was restored: {folder} holds a journal that is {why}. Start the party "
+            "with that journal. To restore the backup anyway, move the folder away; the "
+            "party then asks its peers whether the run has continued."
         )
     _clear(folder)
 

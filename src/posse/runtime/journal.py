@@ -230,11 +230,9 @@ def _check_damage(path: Path, data: bytes, whole: int) -> None:
             and whole < marked <= begins
         ):
             raise JournalError(
-                f"{path} is damaged at byte {whole:,}: records behind it, which were on the disk, "
-                "cannot be read. "
-                "Mend the disk and restore the newest copy of the folder; an older one would go "
-                "another way than the "
-                "run did."
+                f"{path} is damaged at byte {whole:,}, and the records after it cannot be read. "
+                "Repair the disk, and restore the newest copy of the folder: an older copy would "
+                "not match what the peers have."
             )
         at += 1
 

@@ -133,7 +133,7 @@ def test_the_client_sends_nothing_to_another_authority(
     async def body() -> None:
         async with served(other) as (port, _, replies):
             with pytest.raises(
-                EnrolmentError, match="Somebody else answers at that address"
+                EnrolmentError, match="Possible man-in-the-middle: check the address"
             ) as caught:
                 await ask(token, request_for(token), "127.0.0.1", port)
             assert caught.value.reason == "wrong-authority"
@@ -188,8 +188,8 @@ def test_a_man_in_the_middle_with_the_true_hello(authority: Authority, tmp_path:
     a_party = issue(authority, "controller", "controller", key)
     posing = issue(authority, "controller", "controller", key, hosts=[making.DESK_NAME])
     for certificate, says in (
-        (selfsigned, "Somebody is in between"),
-        (alike, "Somebody is in between"),
+        (selfsigned, "Possible man-in-the-middle"),
+        (alike, "Possible man-in-the-middle"),
         (a_party, "a party answers"),
         (posing, "a party answers"),
     ):

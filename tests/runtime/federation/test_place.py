@@ -19,7 +19,16 @@ from posse.runtime.federation.founder import Founder
 from posse.runtime.federation.member import Member
 from posse.runtime.federation.place import MEMBER, check_answers, open_service
 from posse.runtime.federation.service import Living
-from posse.runtime.federation.talk import ACCEPTED, PROPOSED, REFUSED, STARTED, Proposal, Signed
+from posse.runtime.federation.talk import (
+    ACCEPTED,
+    PROPOSED,
+    REFUSED,
+    STARTED,
+    Line,
+    Proposal,
+    Sheet,
+    Signed,
+)
 from posse.runtime.local import write_party
 from posse.runtime.network.deployment import Build
 from posse.runtime.network.operate import Control, ask
@@ -59,6 +68,10 @@ def test_a_limit_that_is_lowered_behind_a_running_service_holds_at_the_next_deci
         federation.file("runs", consent={"systems": ["toy"], "budget": 39})
         assert await tell(member, federation, (second, PROPOSED)) == {second.digest: REFUSED}
         assert member._refused[second].text == "decisions would be 40; budget is 39."
+        sheet = Sheet((Line(second, PROPOSED, {}),), federation.revoked)
+        (entry,) = (await member.take(sheet)).entries
+        assert "the run is outside budget in its [consent]" in entry.text
+        assert "39" not in entry.text  # the founder and the proposer may not see the limit
         # What was agreed to stays agreed to, and starts.
         assert await tell(member, federation, (first, STARTED)) == {first.digest: STARTED}
         federation.file("runs", consent={"systems": ["toy"], "budget_in_all": 79})
@@ -104,7 +117,7 @@ def test_what_a_file_has_that_cannot_be_read_is_not_told_to_others(
         ("identity = [", "cannot be read now"),
         ("identity = 'clinic-b'\nbudgets = 1", "cannot be read now"),
         ("identity = 'clinic-b'\n[consent]\nbudget = -1", "cannot be read now"),
-        ("identity = 'clinic-b'", "has not said what it agrees to"),
+        ("identity = 'clinic-b'", "has no [consent] in its file"),
         (None, "cannot be read now"),
     ],
 )

@@ -117,7 +117,7 @@ def test_takes_a_report_one_ahead_and_uses_it_later():
 def test_refuses_deliveries_that_cannot_be(good):
     one, buy = greeted()
     assert buy.units == (4, 5)
-    refused(one, WORLD, Delivered(1, good), "from 0 to the units bought")
+    refused(one, WORLD, Delivered(1, good), "each from 0 to the units that")
 
 
 def test_takes_reports_of_those_who_have_greeted_and_of_nobody_else():
@@ -284,7 +284,7 @@ def test_state_shows_whom_it_waits_for():
         ({"method": "gossip"}, "unknown method 'gossip'"),
         ({"rule": "vote"}, "unknown rule 'vote'"),
         ({"agents": ("a",)}, "at least 2 agents"),
-        ({"multipliers": (1.0,)}, "a multiplier a report"),
+        ({"multipliers": (1.0,)}, "one noise multiplier per report"),
         ({"reports": (4, 2)}, "increasing rounds"),
         ({"weight": 0.0}, "weight must be"),
     ],

@@ -86,3 +86,13 @@ def test_producers_stand_with_units_and_quality() -> None:
         "Harbour Market",
         "Mill Kitchen",
     ]
+
+
+@pytest.mark.parametrize("policy", ["alone", "fcb", "naive"])
+@pytest.mark.parametrize(("rounds", "start"), [(1, 1), (150, 15), (200, 200)])
+def test_variants_of_short_runs_report_within_the_run(policy: str, rounds: int, start: int) -> None:
+    settings = DpCombinatorial(policy=policy, rounds=rounds, agents=2)
+    variants = dict(SCENE.variants(settings))
+    assert variants["noisy reports"].start == start
+    for variant in variants.values():
+        assert variant.load().terms.rounds == rounds

@@ -81,7 +81,7 @@ def test_what_is_refused(changes: dict[str, Any], what: str) -> None:
 
 
 def test_a_fleet_accounts_for_no_count() -> None:
-    with pytest.raises(ConfigError, match="more than a fleet accounts for"):
+    with pytest.raises(ConfigError, match="a fleet with noise needs a fixed clip"):
         DeviceSettings(clip="auto", noise=1.0, devices=100).checked()
 
 

@@ -142,7 +142,9 @@ def test_export_writes_what_it_says_and_refuses_what_it_does_not_know(tmp_path: 
     def flat(scores: Any, xp: Any = np) -> Any:
         return xp.ones_like(scores) / scores.shape[-1]
 
-    with pytest.raises(ConfigError, match="a policy that ships, got flat"):
+    with pytest.raises(
+        ConfigError, match="policies that ship with Posse can be exported, got flat"
+    ):
         list(export(ExportSettings(model=path, out=out, policy=flat)))
 
 

@@ -323,7 +323,7 @@ def test_figures_are_of_a_device_with_all_its_logs() -> None:
         ({"keep_log": 1, "centralised": True}, "keep_log is about devices"),
         (
             {"keep_log": 1, "noise": 1.0, "sampling": "fixed"},
-            "under noise kept logs need devices .* drawn by coins",
+            "keep_log with noise cannot have sampling fixed",
         ),
         ({"available": "A"}, "first and last round, such as a:20-,b:1-99, got 'A'"),
         ({"available": "A:x-9"}, "first and last round"),

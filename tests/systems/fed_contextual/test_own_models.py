@@ -154,7 +154,7 @@ def test_a_torch_module_that_does_not_fit_is_refused_in_one_line_before_anything
 def test_statistics_of_batches_are_refused_with_the_reason(where: str) -> None:
     needed("torch")
     with pytest.raises(
-        ConfigError, match=r"keeps statistics of batches \(BatchNorm\).*GroupNorm or LayerNorm"
+        ConfigError, match=r"keep statistics of batches \(BatchNorm\).*GroupNorm or LayerNorm"
     ):
         named(f"{where}:batches_torch", (5,), 3)
 

@@ -101,7 +101,7 @@ def test_more_rounds_go_on_from_a_kept_run_and_fewer_are_refused(tmp_path: Path)
     assert (
         run(keep=tmp_path, rounds=12).reward.tobytes() == run(rounds=12, points=8).reward.tobytes()
     )
-    with pytest.raises(ConfigError, match="holds 12 rounds, and 4 are asked for"):
+    with pytest.raises(ConfigError, match="holds 12 rounds, got a run of 4"):
         run(keep=tmp_path, rounds=4)
 
 

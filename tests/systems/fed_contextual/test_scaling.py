@@ -94,6 +94,12 @@ def test_contexts_that_functions_or_images_need_as_they_are_are_not_scaled(table
     assert scale_of(own, population=devices, pay=lambda x, y, arm: 0.5 * (y == arm)) == "none"
     assert scale_of(rows.but(scale="standard"), population=devices) == "standard"
     assert scale_of(own.but(scale="none"), population=devices) == "none"
+    standard = posse.FedContextual(scale="standard")
+    assert scale_of(standard, population=devices) == "standard"
+    assert scale_of(standard, population=devices, pay=lambda x, y, arm: y == arm) == "standard"
+    with pytest.raises(ConfigError, match="needs one row of numbers per sample") as caught:
+        scale_of(standard, population=image)
+    assert caught.value.rule == "fed_contextual.scale.not-rows"
 
 
 def test_a_kept_run_without_scaling_goes_on_without_it(table: Path, tmp_path: Path) -> None:
@@ -225,7 +231,9 @@ def test_a_kept_run_does_not_go_on_where_its_table_scales_otherwise_and_no_fleet
 
 def test_scaling_without_a_table_is_refused_with_the_reason(table: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="scale applies to own, got standard for digits"):
-        posse.FedContextual(scale="standard")
+        posse.FedContextual(data="digits", scale="standard")
+    with pytest.raises(ConfigError, match="scale applies to own, got standard for digits"):
+        posse.run(posse.FedContextual(scale="standard", horizon=2))
     with pytest.raises(ConfigError, match="contexts of all devices, and a server sees none"):
         DeviceSettings(scale="standard")  # type: ignore[call-arg]
     settings = posse.FedContextual(data=table, scale="standard", cohort=2)

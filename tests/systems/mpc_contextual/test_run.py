@@ -145,7 +145,7 @@ def test_a_policy_is_a_name_or_a_table_and_never_a_function() -> None:
             {"overlap": True, "newton": 3},
             "newton belongs to runs without batch and overlap, got 3 for overlap",
         ),
-        ({"overlap": True, "batch": 2}, "overlap belongs to runs without a batch"),
+        ({"overlap": True, "batch": 2}, "overlap cannot be combined with a batch"),
         ({"bits": 40}, "bits must be"),
         ({"steps": 0}, "horizon must be at least 1"),
         ({"delta": 1}, "delta must be"),

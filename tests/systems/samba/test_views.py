@@ -138,7 +138,7 @@ def test_exploring_as_described_sends_in_every_pass_and_comp_sees_equal_numbers(
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"level": "strict"}, "shortcut is a switch of level 'paper', got it off at 'strict'"),
+        ({"level": "strict"}, "shortcut applies to level 'paper' only, got it off at 'strict'"),
         ({"level": "paper", "policy": "ucb"}, "policy 'ucb' has none. Leave shortcut out"),
         ({"level": "paper", "policy": Choosing()}, "need not choose among equal scores at random"),
         ({"level": "paper", "shortcut": "perhaps"}, "shortcut must be a valid boolean"),

@@ -63,7 +63,8 @@ class Policy:
     probability that step t ignores the scores and takes a uniform arm.
 
     Parameters are the fields of the class, a frozen dataclass: settings, flags, records and help
-    are made from them.
+    are made from them. A field `horizon: float = run_horizon()` has the number of steps of the run.
+    The number of arms reaches `score` as `memory` if `start(owners)` returns it.
     """
 
     name: ClassVar[str] = ""

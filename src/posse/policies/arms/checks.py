@@ -18,9 +18,10 @@ import itertools
 import math
 import pickle
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 from posse.core.errors import PolicyError
 from posse.core.exact import gumbel
 from posse.core.fixed import SCORE_BITS, clip_score, comparable_score, tie_bits
-from posse.policies.arms.base import Selection
+from posse.policies.arms.base import Policy, Selection
 from posse.policies.arms.registry import PolicyValue, policy
 from posse.policies.arms.subject import (
     LEARNT,
@@ -61,6 +62,8 @@ class Report:
 
     policy: str
     results: tuple[CheckResult, ...]
+    warnings: tuple[str, ...] = ()
+    """What may differ between machines; the policy can run nevertheless."""
 
     @property
     def passed(self) -> bool:
@@ -85,7 +88,7 @@ def check(value: PolicyValue) -> Report:
         results.append(CheckResult(name, reason is None, reason or ""))
         if reason is not None and wrong_signature(subject):
             break
-    return Report(subject.name, tuple(results))
+    return Report(subject.name, tuple(results), tuple(inexact(subject)))
 
 
 def refuse(value: PolicyValue, *, but: tuple[str, ...] = ()) -> None:
@@ -99,6 +102,67 @@ def refuse(value: PolicyValue, *, but: tuple[str, ...] = ()) -> None:
                 f"policy '{report.policy}' cannot run in a federation. It violates {result.name}: "
                 f"{result.reason}"
             )
+
+
+EXACT = {
+    "log": "log",
+    "log1p": "log",
+    "log2": "log",
+    "log10": "log",
+    "exp": "exp",
+    "exp2": "exp",
+    "expm1": "exp",
+    "pow": "exp and log",
+    "power": "exp and log",
+    "float_power": "exp and log",
+}
+"""Functions of `posse.core.exact` that replace those of math and numpy."""
+ROUNDED = re.compile(r"(a|arc)?(sin|cos|tan)(h|2)?|cbrt|dist|erfc?|l?gamma|hypot|logaddexp2?")
+"""Functions without a counterpart in `posse.core.exact`."""
+
+
+def inexact(subject: Subject) -> Iterator[str]:
+    """Yield a warning for each function whose last bit depends on the machine and its libraries.
+
+    All functions of the class are searched, and the user's functions that they call.
+    """
+    seen: set[CodeType] = set()
+    functions = dict(subject.source)
+    for kind in reversed(type(subject.policy).__mro__):
+        if kind not in (Policy, object) and "revision" not in vars(kind):
+            functions |= {name: source(getattr(kind, name)) for name in vars(kind)}
+    for name, function in functions.items():
+        for called in dict.fromkeys(_inexact_calls(function, seen)):
+            remedy = EXACT.get(called.rpartition(".")[2], "+ - * /, math.sqrt, and log and exp")
+            yield (
+                f"{name} uses {called}, whose last bit differs between machines. Use {remedy} of "
+                "posse.core.exact."
+            )
+
+
+def _inexact_calls(function: object, seen: set[CodeType]) -> Iterator[str]:
+    """Yield the names of inexact functions that a function calls, itself or through others."""
+    if not isinstance(function, FunctionType) or function.__code__ in seen:
+        return
+    seen.add(function.__code__)
+    read = inspect.getclosurevars(function)
+    names = {**read.builtins, **read.globals, **read.nonlocals}
+    value: object = None
+    for step in dis.get_instructions(function):
+        if step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            value = getattr(value, step.argval, None)
+        else:
+            value = names.get(step.argval)
+        if step.opname == "BINARY_OP" and step.argrepr.startswith("**"):
+            yield "the power **"
+        name = getattr(value, "__name__", "")
+        if isinstance(value, BuiltinFunctionType | np.ufunc) and (
+            name in EXACT or ROUNDED.fullmatch(name)
+        ):
+            yield f"{getattr(value, '__module__', None) or 'numpy'}.{name}".removeprefix(
+                "builtins."
+            )
+        yield from _inexact_calls(source(value), seen)
 
 
 PATIENCE = 1000

@@ -181,7 +181,17 @@ class PopulationSettings(TableSettings):
         """
         return self.cached("population", self._scaled)
 
+    def _check_scale(self, kind: str) -> None:
+        """Refuse to scale data that Posse ships; a custom population in place of it is scaled."""
+        if self.scale == "standard" and kind != "own":
+            raise ConfigError(
+                f"scale applies to own, got standard for {kind}. Leave scale out.",
+                rule="problems.scale.not-own",
+                field="scale",
+            )
+
     def _scaled(self) -> Population:
+        self._check_scale(self.population_kind)
         population = self._population()
         return standardised(population) if self.scale == "standard" else population
 
@@ -223,12 +233,8 @@ class PopulationSettings(TableSettings):
         for name, kinds in _ONLY.items():
             if kind not in kinds:
                 self.leave_out((name,), ", ".join(kinds), f" for {kind}")
-        if self.scale == "standard" and kind != "own":
-            raise ConfigError(
-                f"scale applies to own, got standard for {kind}. Leave scale out.",
-                rule="problems.scale.not-own",
-                field="scale",
-            )
+        if "data" in self.model_fields_set:
+            self._check_scale(kind)
         if not self._is_own_source and kind in _FILES:
             self._path()
         self.availability()

@@ -221,7 +221,9 @@ class Authority:
                 or now >= row.expires
             ):
                 raise CertificateError(
-                    "the certificate is not in force here. Enrol again with a new token.", "revoked"
+                    "the authority does not accept this certificate: it is unknown, revoked, "
+                    "replaced or expired. Enrol again with a new token.",
+                    "revoked",
                 )
             return self.sign(
                 writing,

@@ -172,9 +172,9 @@ def check_fingerprint(token: Token, authority: x509.Certificate) -> None:
         ) from error
     if fingerprint != token.fingerprint:
         raise EnrolmentError(
-            f"the authority there has fingerprint {making.spoken(fingerprint)}, the token says "
-            f"{making.spoken(token.fingerprint)}. Somebody else answers at that address: check it "
-            "with the customer.",
+            f"the authority at that address has fingerprint {making.spoken(fingerprint)}, and "
+            f"the token says {making.spoken(token.fingerprint)}. Possible man-in-the-middle: "
+            "check the address with the customer.",
             "wrong-authority",
         )
 
@@ -352,8 +352,8 @@ def check_desk(token: Token, presented: bytes, hello: bytes, now: Clock = utc_no
         Exception
     ) as error:  # InvalidSignature, another issuer, extensions that are missing or do not parse
         raise EnrolmentError(
-            "the TLS certificate is not of the token's authority. Somebody is in between: check "
-            "the address.",
+            "the TLS certificate at that address is not from the token's authority. Possible "
+            "man-in-the-middle: check the address.",
             "wrong-authority",
         ) from error
     if purposes != {ExtendedKeyUsageOID.SERVER_AUTH} or names.get_values_for_type(x509.DNSName) != [

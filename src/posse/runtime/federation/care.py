@@ -382,7 +382,7 @@ def restore(archive: Path, path: Path) -> tuple[backups.Backup, list[str]]:
     check_whose(runs, made.run, made.party, path)
     if pid := journals.holder(runs):
         raise JournalError(
-            f"process {pid} serves {path}: a service that runs needs no backup. Stop it."
+            f"process {pid} serves {path}, and a running service needs no backup. Stop it first."
         )
     backups.check_identity(made, identity)
     files.make_private_folder(runs)

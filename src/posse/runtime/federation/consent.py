@@ -85,24 +85,21 @@ class Consent(Settings):
 
     def check(self, demand: Demand, proposer: str, founder: str) -> None:
         """Raise if one run alone goes beyond this consent."""
-        allowed = self.customers or (founder,)
-        if proposer not in allowed:
-            raise BudgetError(
-                f"it was proposed by '{proposer}'; customers allows {', '.join(allowed)}."
-            )
-        for name, value, choices in (
-            ("system", demand.system, self.systems),
-            ("level", demand.level, self.levels),
-            ("policy", demand.policy, self.policies),
+        for limit, value, choices in (
+            ("customers", proposer, self.customers or (founder,)),
+            ("systems", demand.system, self.systems),
+            ("levels", demand.level, self.levels),
+            ("policies", demand.policy, self.policies),
         ):
             if choices is not None and value not in choices:
-                raise BudgetError(
-                    f"its {name} is '{value}'; consent allows {', '.join(choices) or 'none'}."
-                )
+                allowed = ", ".join(choices) or "none"
+                raise _refusal(limit, f"{limit} allows {allowed}, got '{value}'.")
         _within("decisions", demand.decisions, "budget", self.budget)
         _within("epsilon", demand.epsilon, "epsilon", self.epsilon)
         if self.price is not None and demand.price < self.price:
-            raise BudgetError(f"it pays {demand.price:g} a decision; price is {self.price:g}.")
+            raise _refusal(
+                "price", f"it pays {demand.price:g} a decision; price is {self.price:g}."
+            )
 
     def check_sum(self, spent: Spent, demand: Demand) -> None:
         """Raise if a run would go beyond this consent together with those before."""
@@ -118,8 +115,19 @@ def _within(what: str, value: float, name: str, limit: float | None) -> None:
     if limit is None or value <= limit:
         return
     if math.isinf(value):
-        raise BudgetError(f"it proves no differential privacy; {name} is {limit:g}.")
-    raise BudgetError(f"{what} would be {value:g}; {name} is {limit:g}.")
+        raise _refusal(name, f"it proves no differential privacy; {name} is {limit:g}.")
+    raise _refusal(name, f"{what} would be {value:g}; {name} is {limit:g}.")
+
+
+def _refusal(limit: str, text: str) -> BudgetError:
+    """Make the error of a run outside a limit; only this member reads the limit's value.
+
+    A proposer that knew the value would always ask for the most, and pay the least.
+    """
+    return BudgetError(
+        text,
+        public_text=f"the run is outside {limit} in its [consent]. Its own log has the value.",
+    )
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,8 @@ class Part:
     task: asyncio.Task[None] | None = field(default=None, repr=False)
     again: bool = False
     """Whether its party is to be started again when it has stopped."""
+    public_text: str = ""
+    """What the founder reads in place of `text`, if `text` has the value of a limit."""
 
     @property
     def run(self) -> str:
@@ -256,7 +258,9 @@ class Member:
         elif part.state == STARTED:
             await self._go_on(part, line)
         return Entry(
-            digest, part.state, part.text if part.state in (STARTED, REFUSED, FAILED) else ""
+            digest,
+            part.state,
+            part.public_text or part.text if part.state in (STARTED, REFUSED, FAILED) else "",
         )
 
     async def _go_on(self, part: Part, line: Line) -> None:
@@ -326,6 +330,8 @@ class Member:
                 REFUSED,
                 error.text if isinstance(error, PosseError) else str(error),
             )
+            if isinstance(error, PosseError):
+                made.public_text = error.public_text
             self._refused[signed] = made
         self.log(made.state, run=_run_of(signed), why=made.text)
         return made
@@ -334,7 +340,10 @@ class Member:
         """Return what this member agrees to now; its own proposals too are within its limits."""
         limits = self.place.consent()
         if limits is None and not own:
-            raise ConfigError("this member has not said what it agrees to ([consent] in its file).")
+            raise ConfigError(
+                "this member has no [consent] in its file, and so agrees to no run of others. "
+                "Add [consent]."
+            )
         consent = limits or Consent()
         return (
             consent.model_copy(update={"customers": (*consent.customers, self.name)})
@@ -357,7 +366,8 @@ class Member:
         mine = invitation.files.get(self.name)
         if mine is None or mine["role"] != self.identity.role:
             raise ConfigError(
-                f"'{self.name}' ({self.identity.role}) has no part in it, or another one."
+                f"the run has no part for '{self.name}' with the role {self.identity.role}. Name "
+                "it in the run, or correct its role."
             )
         if mine["listens"] and self.file.listen is None:
             raise ConfigError(
@@ -369,7 +379,8 @@ class Member:
             (name for name in sorted(own) if name in options and options[name] != own[name]), None
         ):
             raise ConfigError(
-                f"{other} is {options[other]} in it, and {own[other]} in the file of '{self.name}'."
+                f"{other} is {options[other]} in the run, and {own[other]} in the file of "
+                f"'{self.name}'. Change one of them."
             )
         if (
             options.get("authority") == AUTHORITY
@@ -532,8 +543,8 @@ class Member:
         wanted = age > self.file.key_days * 86_400 if new_key is None else new_key
         if new_key and self.busy:
             raise ConfigError(
-                "a new key is drawn between runs: this member is in one, whose parties know its "
-                "key."
+                "this member cannot change its key during a run, whose parties know the key. "
+                "Renew the same key, or wait until the run is over."
             )
         return self.identity.request(new_key=wanted and not self.busy)
 

@@ -350,11 +350,13 @@ class Living:
             member.recalled(())  # nothing more to count: it is whole
         elif member.ledger.restored:
             raise ConfigError(
-                "the founder has not said yet which runs there were: "
-                f"{self.control.trouble or 'wait'}."
+                "the ledger is from a backup, and the founder has not yet sent the runs since "
+                f"then: {self.control.trouble or 'wait'}."
             )
         else:
-            raise ConfigError("nothing waits for this: queue and ledger are complete.")
+            raise ConfigError(
+                "there is nothing to complete: the queue and the ledger already have all runs."
+            )
         self._awake()
 
     def _leave(self) -> str:

@@ -134,13 +134,13 @@ def check_portable(value: object, name: str = "") -> None:
         case str():
             if name.split(".")[0] == "policy" and ":" in value:
                 raise ConfigError(
-                    f"{name} names code, '{value[:80]}', which no member imports for another. Take "
-                    "a policy that ships."
+                    f"{name} names custom code, '{value[:80]}', and members import no code of others. "
+                    "Use a policy that ships with Posse."
                 )
             if _PATH.search(value) and not _FRACTION.fullmatch(value):
                 raise ConfigError(
-                    f"{name} names a file, '{value[:80]}', which lies with no member. Use embedded "
-                    "data."
+                    f"{name} names a file, '{value[:80]}', that other members do not have. Use "
+                    "embedded data."
                 )
 
 

@@ -227,10 +227,11 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def refuse(self, error: PosseError, counted: str) -> None:
-        """Say why, as far as the peer may know, and hang up."""
-        self.host.refused(self.peer or self._address(), str(error), counted=counted)
-        self.write(pack(Refused(str(error)[:LONGEST_REASON])))
-        self.hang_up(f"refused: {error}")
+        """Send the reason, as far as the peer may know it, and hang up."""
+        reason = f"[{error.code}] {error.public_text}"
+        self.host.refused(self.peer or self._address(), reason, counted=counted)
+        self.write(pack(Refused(reason[:LONGEST_REASON])))
+        self.hang_up(f"refused: {reason}")
 
     def hang_up(self, why: str, *, at_once: bool = False) -> None:
         """End the connection; `at_once` without waiting for what is on its way."""

@@ -165,15 +165,19 @@ async def miss(party: Party, give_up: float) -> None:
             if party.paused
             else [peer for peer in party.wiring.peers if peer not in party.connections]
         )
-        since = {peer: since.get(peer, loop.time()) for peer in absent if peer in party.needed}
+        # A peer may connect and leave between two looks: it is missing since it left.
+        since = {
+            peer: max(since.get(peer, loop.time()), party.lost_at.get(peer, 0.0))
+            for peer in absent
+            if peer in party.needed
+        }
         first = min(since, key=lambda peer: since[peer], default=None)
         if first is not None and loop.time() - since[first] >= give_up:
             why = party.troubles.get(first, "it has not called")
             party.stop(
                 LinkError(
-                    f"'{first}' has been missing for {give_up:g} s ({why}). Start it again, and "
-                    "then "
-                    f"'{party.engine.role.name}': this run goes on where it was."
+                    f"'{first}' has been missing for {give_up:g} s ({why}). Start it again, and then "
+                    f"'{party.engine.role.name}': the run continues where it stopped."
                 )
             )
             return
@@ -221,9 +225,7 @@ def check(party: Party) -> None:
     missing = sorted(unconfirmed(party) & set(party.needed)) if party.engine.role.finished else []
     if missing:
         raise UnconfirmedError(
-            f"the part of '{name}' is over, but {', '.join(missing)} has not confirmed its last "
-            "messages "
-            f"({party.troubles.get(missing[0], 'no answer yet')}). Start '{name}' again when the "
-            "other is there, which "
-            "may be waiting for them."
+            f"the part of '{name}' is over, but {', '.join(missing)} has not confirmed its "
+            f"last messages ({party.troubles.get(missing[0], 'no answer yet')}). Start "
+            f"'{name}' again when the other is running: it may need these messages."
         )

@@ -130,7 +130,8 @@ class Link:
         """
         if durable >= self.unsent:
             raise LinkError(
-                f"'{self.peer}' says that it has message {durable}, and was sent {self.unsent - 1}."
+                f"'{self.peer}' confirmed message {durable}, and only {self.unsent - 1} were sent "
+                "to it."
             )
         for _ in range(min(durable, self.sent) - self.durable_there):
             self._kept.popleft()

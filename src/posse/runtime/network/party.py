@@ -74,6 +74,8 @@ class Party:
         """What happened, for metrics: connections, refusals by kind, messages."""
         self.connections: dict[str, Connection] = {}
         self._open: set[Connection] = set()
+        self.lost_at: dict[str, float] = {}
+        """When each peer was last connected, unless that connection was refused."""
         self.troubles: dict[str, str] = {}
         """Why a peer is not connected, as far as it is known."""
         self.refused_caller = ""
@@ -188,8 +190,8 @@ class Party:
             )
         if self.wiring.peers.get(name) != role:
             raise ProtocolError(
-                f"'{name}' ({role}) has no part in this run, or another one. Check the federation "
-                "file."
+                f"'{name}' ({role}) is not a party of this run, or has another role in it. Check "
+                "the federation file."
             )
         greeting = [
             each
@@ -251,7 +253,8 @@ class Party:
         check_versions(peer, hello, connection.wire, self.wiring.protocol)
         if hello.run != self.engine.run or hello.name != peer:
             raise ProtocolError(
-                f"'{hello.name}' speaks of run {hello.run}, this is run {self.engine.run}."
+                f"'{hello.name}' is in run {hello.run}, and this party is in run "
+                f"{self.engine.run}. Check run in both files."
             )
         check_terms(self.engine.role.name, self.engine.terms, peer, hello.terms)
 
@@ -265,9 +268,9 @@ class Party:
         name = self.engine.role.name
         if self.engine.new and hello.received > self.engine.links[peer].sent:
             raise LinkError(
-                f"'{peer}' has messages of '{name}' that the journal of '{name}' never held: the "
-                "one that it began the "
-                "run with was deleted or lost. Put it back, or end the run without it."
+                f"'{peer}' has messages of '{name}' that are not in the journal of '{name}': the "
+                "journal that the run began with was deleted or lost. Restore it, or end the run "
+                f"without '{name}'."
             )
 
     def frame(self, connection: Connection, frame: AnyFrame) -> None:
@@ -320,6 +323,9 @@ class Party:
         if peer is not None and self.connections.get(peer) is connection:
             del self.connections[peer]
             self.paused_peers.discard(peer)
+            # A peer that is refused calls again and again, and stays missing.
+            if not why.startswith((leaving.MESSAGE_REFUSED, "refused: ", "it refused us: ")):
+                self.lost_at[peer] = asyncio.get_running_loop().time()
             self.troubles[peer] = why = "its part is over" if peer in self.left else why
             self.often(f"lost {peer}", "lost", peer=peer, why=why)
         elif connection.dialled is not None and connection.dialled not in self.connections:

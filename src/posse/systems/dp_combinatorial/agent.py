@@ -132,7 +132,8 @@ class Agent:
             check_plan(ledger.mechanism, terms, buyer.capacity)
         elif any(terms.multipliers) and terms.method != "placebo":
             raise ConfigError(
-                f"{name} reports with noise and has no ledger to pay for it. Give it one."
+                f"{name} sends reports with noise, and needs a ledger that counts their privacy. "
+                "Pass one as ledger."
             )
         self.name = name
         self.ledger = ledger
@@ -470,8 +471,9 @@ class Agent:
         good = np.array(delivered.good, np.float64)
         if good.shape != self._purchase.shape or not ((good >= 0) & (good <= self._purchase)).all():
             raise ProtocolError(
-                f"{self.name} bought {int(self._purchase.sum())} units in round {self._round}; "
-                "good units must be one number a producer, from 0 to the units bought."
+                f"good units of round {self._round} must be one number per producer, each from 0 "
+                f"to the units that {self.name} bought there ({int(self._purchase.sum())} in "
+                "all). Correct the source."
             )
         number = self._terms.number_at(self._round)
         if number is not None and self.ledger is not None:
@@ -535,7 +537,9 @@ class Agent:
         if not all(abs(x) <= LARGEST_COUNT for numbers in given for x in numbers) or any(
             s < 0 for s in report.sigma
         ):
-            raise ProtocolError(f"a report must hold numbers up to 2^53; one of {sender}'s is not.")
+            raise ProtocolError(
+                f"a report may hold finite numbers up to 2^53 only, and {sender} sent another."
+            )
 
     def _learn_when_complete(self) -> Sequence[Action]:
         """Learn from the reports of all others, in the order of the roster, and go on."""

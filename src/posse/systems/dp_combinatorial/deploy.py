@@ -92,7 +92,8 @@ def build(place: Place) -> Deployment:
     name = place.identity.name
     if place.identity.role != "agent":
         raise ConfigError(
-            f"dp-combinatorial has agents only, the certificate says '{place.identity.role}'."
+            "every party of dp-combinatorial must have the role agent, got "
+            f"'{place.identity.role}' in the certificate. Enrol with the role agent."
         )
     return _simulated(place, options, name) if options.own is None else _own(place, options, name)
 
@@ -139,7 +140,7 @@ def _own(place: Place, options: AgentOptions, name: str) -> Deployment:
     for field in ("roster", "suppliers"):
         if not getattr(options, field):
             raise ConfigError(
-                f"an agent with offers of its own needs {field}, the same for all. Give it."
+                f"an agent with its own offers needs {field}. Give the same {field} to all agents."
             )
     _place_in(options.roster, name)
     assert options.own is not None
@@ -326,8 +327,8 @@ def _source(place: Place, options: AgentOptions) -> Source:
         unknown = sorted(set(good) - set(bought))
         if unknown:
             raise DataError(
-                f"good units of '{unknown[0]}' were given, and none were bought. Correct the "
-                "source."
+                f"the source reports good units of '{unknown[0]}', of which nothing was bought. "
+                "Correct the source."
             )
         return Delivered(ask.round, tuple(float(good.get(name, 0.0)) for name in options.suppliers))
 

@@ -421,10 +421,18 @@ def variants(settings: DpCombinatorial) -> list[tuple[str, DpCombinatorial]]:
     named_settings = [("as set", settings)]
     if settings.policy == "p-fcb" and settings.noisy:
         named_settings.append(("without noise", settings.instead(noise="none")))
-    names = {"p-fcb": "noisy reports", "fcb": "everything shared", "alone": "alone"}
-    for policy, name in names.items():
-        if policy != settings.policy:
-            named_settings.append((name, settings.instead(policy=policy)))
+    # The default start of settings without reports is after the end of a short run.
+    start = settings.start
+    if start > settings.horizon:
+        start = max(1, settings.horizon // 10)
+    others: dict[str, dict[str, Any]] = {
+        "noisy reports": {"policy": "p-fcb", "start": start},
+        "everything shared": {"policy": "fcb"},
+        "alone": {"policy": "alone"},
+    }
+    for name, changes in others.items():
+        if changes["policy"] != settings.policy:
+            named_settings.append((name, settings.instead(**changes)))
     return named_settings
 
 

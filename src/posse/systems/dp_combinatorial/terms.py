@@ -73,7 +73,7 @@ class Terms(msgspec.Struct, frozen=True):
         wanted = 1 if self.method == "naive" else len(self.reports)
         if len(self.multipliers) != wanted:
             raise ConfigError(
-                f"expected a multiplier a report, got {len(self.multipliers)} for "
+                f"a run needs one noise multiplier per report, got {len(self.multipliers)} for "
                 f"{len(self.reports)} reports."
             )
         if any(b <= a for a, b in zip((0, *self.reports), self.reports, strict=False)):
@@ -150,9 +150,10 @@ def check_plan(plan: Plan, terms: Terms, capacity: NDArray[np.float64]) -> None:
     if terms.method == "fcb" or not paid or plan.producers < dealt:
         planned = "every round" if plan.alike else f"rounds {list(plan.rounds)}"
         raise ConfigError(
-            f"the plan is for reports after {planned} about up to {plan.producers} producers, the "
-            f"agent sends after {'every round' if terms.always else list(terms.reports)} about "
-            f"{dealt}, or with other "
-            "noise: its ledger would not tell the truth. Make terms and plan from one another."
+            "the terms and the plan of the noise must agree, or the ledger would be wrong: "
+            f"the plan has reports after {planned} about up to {plan.producers} producers, "
+            "and the agent sends after "
+            f"{'every round' if terms.always else list(terms.reports)} about {dealt}, or with "
+            "other noise. Make both from the same settings."
         )
     check_noise(plan, capacity)

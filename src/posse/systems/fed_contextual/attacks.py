@@ -198,7 +198,10 @@ def ask(seen: Asked, seed: int) -> Floats:
     from.
     """
     if not isinstance(seen, Asked):
-        raise ConfigError("this attack needs samples to ask about: audit settings.")
+        raise ConfigError(
+            "this attack needs samples to ask about, which views do not have. Audit settings "
+            "instead."
+        )
     found = np.empty(len(seen.place))
     for at in np.unique(seen.place):
         rows = seen.place == at
@@ -319,8 +322,8 @@ def _shown(settings: FedContextual, seed: int) -> Iterator[Evidence]:
     )
     if not len(others):
         raise DataError(
-            "all devices take part in every round: there is none whose samples an adversary could "
-            "know."
+            "this attack needs devices that are in no round, and all devices take part. "
+            "Lower cohort, or use fewer rounds."
         )
     gather = host(population, run.simulation.plan.schedule.samples, settings.cap)
     cohort = gather(others, np.ones(len(others), np.float32), 0)
@@ -333,7 +336,10 @@ def _shown(settings: FedContextual, seed: int) -> Iterator[Evidence]:
 def place(seen: Shown, seed: int) -> Floats:
     """Estimate the context behind every arm."""
     if not isinstance(seen, Shown):
-        raise ConfigError("this attack needs samples that the adversary knows: audit settings.")
+        raise ConfigError(
+            "this attack needs samples that the adversary knows, which views do not have. "
+            "Audit settings instead."
+        )
     return features.by_group(seen.known, seen.known_arms, seen.arms)
 
 

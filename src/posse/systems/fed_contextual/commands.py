@@ -57,8 +57,7 @@ class SampledSettings(Settings):
         if self.delta * self.clients >= 1:
             raise ConfigError(
                 f"delta must be below 1 / clients = {1 / self.clients:.3g}, got {self.delta:g}: a "
-                "larger one allows to "
-                "publish a device's data whole. Lower it."
+                "larger delta would permit publishing all data of one device. Lower it."
             )
         return [
             self._proof(sampling, accountant)

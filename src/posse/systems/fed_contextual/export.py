@@ -306,7 +306,9 @@ def _chances(g: _Graph, policy: Exploration, scores: str, arms: int) -> str:
             rest = g("Max", zero, g("Sub", one, g.last("ReduceSum", others)))
             return g("Where", best, rest, others, name="probabilities")
     name = policy.name or type(policy).__name__
-    raise ConfigError(f"a graph has a policy that ships, got {name}. Choose one of them.")
+    raise ConfigError(
+        f"only policies that ship with Posse can be exported, got {name}. Choose one of them."
+    )
 
 
 def graph_of(model: Read, policy: Exploration) -> Any:

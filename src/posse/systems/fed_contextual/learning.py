@@ -192,9 +192,8 @@ class LearningSettings(Settings):
             )
         if not self.counts and self.noise and self.follows:
             raise ConfigError(
-                "a clip that follows the updates tells more than a fleet accounts for, got "
-                f"quantile {self.follows:g} "
-                f"and noise {self.noise:g}. Fix the clip with quantile 0 and a clip."
+                f"a fleet with noise needs a fixed clip, got quantile {self.follows:g} and noise "
+                f"{self.noise:g}. Set quantile = 0 and a clip."
             )
         if not self.clip and self.quantile == 0 and "quantile" in self.model_fields_set:
             raise ConfigError(
@@ -222,10 +221,8 @@ class LearningSettings(Settings):
                 )
         if kept and self.noise and sampling == "fixed":
             raise ConfigError(
-                f"under noise kept logs need devices that are drawn by coins, got keep_log {kept} "
-                "and sampling fixed: "
-                "which logs others have would tell who took part before, and no figure covers "
-                "that. Leave sampling out."
+                f"keep_log with noise cannot have sampling fixed, got keep_log {kept}: the logs "
+                "would show who took part before, and no epsilon covers that. Leave sampling out."
             )
 
     def check_delta(self, devices: int) -> None:
@@ -233,8 +230,7 @@ class LearningSettings(Settings):
         if self.delta * devices >= 1:
             raise ConfigError(
                 f"delta must be below 1 / devices = {1 / devices:.3g}, got {self.delta:g}: a "
-                "larger one allows to "
-                "publish a device's data whole. Lower it."
+                "larger delta would permit publishing all data of one device. Lower it."
             )
 
     def mechanism(

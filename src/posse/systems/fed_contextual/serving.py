@@ -311,8 +311,8 @@ class FedServing(Serving):
         """Go on from there; rounds that were paid for are paid."""
         if saved.get("scaling", []) != self._scaling():
             raise ConfigError(
-                "the table has changed since, so that contexts would be scaled otherwise. Put it "
-                "back."
+                "the table has changed since the bandit was saved, and contexts would be scaled "
+                "differently. Restore the table."
             )
         like, shape = jax.tree.flatten(self._state)
         leaves = [_array(text) for text in saved["state"]]

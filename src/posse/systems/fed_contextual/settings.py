@@ -362,12 +362,19 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
         the size of contexts as they are, so none of these are scaled unless asked. Neither is a
         kept run of 0.1, which did not scale them.
         """
+        inputs = population.inputs
+        if isinstance(inputs, Ragged) or inputs.ndim != 2:
+            if self.scale == "standard":
+                raise ConfigError(
+                    "scale=standard needs one row of numbers per sample, and this population has "
+                    "images or words. Leave scale out.",
+                    rule="fed_contextual.scale.not-rows",
+                )
+            return False
         if self.scale is not None:
             return self.scale == "standard"
-        if not own_devices and self.population_kind != "own":
-            return False
-        inputs = population.inputs
-        if isinstance(inputs, Ragged) or inputs.ndim != 2 or inputs.dtype != np.float32:
+        shipped = not own_devices and self.population_kind != "own"
+        if shipped or inputs.dtype != np.float32:
             return False
         functions = () if own is None else (own.model, own.pay, own.before)
         custom = any(function is not None for function in functions)

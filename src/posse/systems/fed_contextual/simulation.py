@@ -316,8 +316,8 @@ class Kept:
             ) from None
         if int(state.round) > rounds:
             raise ConfigError(
-                f"{path} holds {int(state.round)} rounds, and {rounds} are asked for. Ask for "
-                "more, or keep elsewhere."
+                f"{path} already holds {int(state.round)} rounds, got a run of {rounds}. Run more "
+                "rounds, or keep the run in another folder."
             )
         return state, seen
 

@@ -191,7 +191,8 @@ def follow(seen: Followed, seed: int) -> Floats:
     """Estimate the features of every step."""
     if not isinstance(seen, Followed):
         raise ConfigError(
-            "this attack needs rows of the same source that the adversary knows: audit settings."
+            "this attack needs rows of the same source, which views do not have. Audit "
+            "settings instead."
         )
     return features.along(seen.known, seen.arms, seen.rewards, seen.rate, seed=seed)
 
@@ -353,7 +354,10 @@ def _opened(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
 def recognise(seen: Opened, seed: int) -> NDArray[np.bool_]:
     """Guess which candidate is the true one."""
     if not isinstance(seen, Opened):
-        raise ConfigError("this attack needs candidates for the last party's rows: audit settings.")
+        raise ConfigError(
+            "this attack needs candidates for the last party's rows, which views do not "
+            "have. Audit settings instead."
+        )
     return features.recognise(seen.words, seen.pairs, seen.known)
 
 

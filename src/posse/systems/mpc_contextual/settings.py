@@ -372,9 +372,8 @@ def check_guarantee(rate: tuple[int, int], without_guarantee: bool) -> None:
     """Refuse epsilon 0 unless it is said aloud that it guarantees nothing."""
     if rate[0] == 0 and not without_guarantee:
         raise ConfigError(
-            "epsilon 0 gives the arm no differential privacy at all. Explore, such as epsilon 0.1, "
-            "or say that it is "
-            "meant with without_guarantee (--without-guarantee)."
+            "epsilon must be above 0 for differential privacy of the arm, got 0. Set one "
+            "such as 0.1, or confirm with without_guarantee (--without-guarantee)."
         )
     if rate[0] and without_guarantee:
         raise ConfigError(

@@ -189,7 +189,9 @@ def acknowledged(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
 def guess(seen: Watched, seed: int) -> Ints:
     """Guess the arm of every step."""
     if not isinstance(seen, Watched):
-        raise ConfigError("this attack needs a run over sockets: audit settings.")
+        raise ConfigError(
+            "this attack needs a run over sockets, which views do not have. Audit settings instead."
+        )
     return nearest_class(seen.values, seen.known)
 
 

@@ -120,9 +120,8 @@ class Terms(msgspec.Struct, frozen=True):
             )
         if self.bonus and self.bonus_bits < 10:
             raise ConfigError(
-                f"a bonus has {self.bonus_bits} bits in so long a run with so many arms, and needs "
-                "10. Take fewer "
-                "steps or arms."
+                f"the bonus needs 10 bits, and so many steps and arms leave {self.bonus_bits}. "
+                "Take fewer steps or arms."
             )
         largest = math.log2(largest_score(self.lessons)) + 2 * self.bits
         if largest >= LIMIT:
@@ -265,9 +264,8 @@ def check_overlap(overlap: bool, batch: int) -> None:
     """Refuse to overlap the steps of a batch."""
     if overlap and batch > 1:
         raise ConfigError(
-            f"overlap belongs to runs without a batch, got a batch of {batch}: its contexts are "
-            "chosen for without "
-            "each other's rewards already. Leave one of the two out."
+            f"overlap cannot be combined with a batch, got a batch of {batch}: its arms are "
+            "already chosen without each other's rewards. Leave one of the two out."
         )
 
 

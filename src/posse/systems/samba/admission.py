@@ -27,8 +27,8 @@ def customer_key(place: Place, given: Path | None) -> bytes:
     """
     if given is None:
         raise ConfigError(
-            "every party verifies what the customer signs: give the customer's certificate as "
-            "customer."
+            "customer is missing, and every party verifies the customer's signatures. Set "
+            "customer to the file of the customer's certificate."
         )
     path = place.folder / given
     try:

@@ -122,6 +122,8 @@ class SambaOptions(PolicySettings):
     else.
     """
 
+    horizon_setting: ClassVar[str] = "budget"
+
     policy: Annotated[Any, IMPORTS] = "ucb"
     """How to choose, as in simulations; all parties must agree. A file that names none has UCB, as
     in 0.1, because the terms of a federation must not change with the version.
@@ -216,9 +218,8 @@ def build(place: Place) -> Deployment:
     level, kind, consent = level_of(options, NO_LEVEL), place.identity.role, place.file.consent
     if kind == "owner" and (consent is None or consent.budget is None):
         raise ConfigError(
-            "an owner signs a budget only within a limit of its own. Add [consent] with the most "
-            "pulls that it agrees "
-            "to, such as budget = 20000."
+            "an owner needs its own limit for the budget that it signs, got none. Add "
+            "[consent] with the most pulls that it agrees to, such as budget = 20000."
         )
     limit = None if consent is None else consent.budget
     slot, price = slot_of(options), options.price or ()
@@ -583,9 +584,8 @@ def check_sync(sync: bool, level: str) -> None:
     """Refuse an owner of level `strict` that does not wait for its disk."""
     if level == "strict" and not sync:
         raise ConfigError(
-            "an owner of level 'strict' waits for the disk: after a dead machine one pad would "
-            "hide two scores. Remove "
-            "sync = false."
+            "sync must be true for an owner at level 'strict', got false: after a crash one "
+            "pad could hide two scores. Remove sync = false."
         )
 
 

@@ -90,9 +90,8 @@ def _check_long_way(level: str, policy: Policy) -> None:
     """
     if level != "paper":
         raise ConfigError(
-            f"shortcut is a switch of level 'paper', got it off at '{level}', where owners send in "
-            "every step anyway. "
-            "Leave shortcut out, or set level = 'paper'."
+            f"shortcut applies to level 'paper' only, got it off at '{level}', where owners "
+            "send in every step. Leave shortcut out, or set level = 'paper'."
         )
     if not policy.explores:
         raise ConfigError(
@@ -113,10 +112,8 @@ def check_switches(values: Mapping[str, object]) -> None:
     named = [name for name in (*PROTECTIONS, "shortcut") if name in values]
     if named:
         raise ConfigError(
-            f"a deployment has no switch '{named[0]}': switches show in a simulation what each "
-            "protection of the paper "
-            "does, and between organisations all are on. Choose a level instead: "
-            f"{', '.join(LEVELS)}."
+            f"'{named[0]}' can be switched off in simulations only: between organisations all "
+            f"protections are on. Choose a level instead: {', '.join(LEVELS)}."
         )
 
 

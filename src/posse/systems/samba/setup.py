@@ -148,8 +148,8 @@ class Expected:
         """Names of the switches that are off."""
         return self.switches.terms
 
-    def check(self, terms: Terms, owners: int) -> None:
-        """Raise unless the terms are these, and in range."""
+    def check(self, terms: Terms, owners: int, party: str) -> None:
+        """Raise unless the terms are these, in range, and within the limit of this party."""
         mine = (
             policy_terms(self.policy),
             len(self.policy.passes()),
@@ -162,15 +162,16 @@ class Expected:
                 or "its policy selects otherwise"
             )
             raise DisagreementError(
-                f"the manifest is for other terms than this party was started for: {text}. Correct "
-                "the file that is "
-                "wrong, or install the same version of Posse at all."
+                f"the manifest is for other terms than this party was started for: {text}. "
+                "Correct the wrong file, or install the same version of Posse at all parties."
             )
         if self.limit is not None and terms.budget > self.limit:
             raise DisagreementError(
-                f"the manifest asks for {terms.budget} pulls, and [consent] of this party allows "
-                f"{self.limit}. Ask for "
-                "fewer, or raise budget in [consent]."
+                f"'{party}' refuses {terms.budget} pulls: budget in its [consent] is {self.limit}. "
+                "Ask for fewer pulls, or raise budget in [consent].",
+                rule="samba.budget.above-consent",
+                public_text=f"'{party}' refuses {terms.budget} pulls: budget in its [consent] is "
+                f"lower. Ask for fewer pulls, or ask '{party}' to raise it.",
             )
         try:
             check_level(terms.level, self.switches, self.policy)
@@ -382,7 +383,7 @@ class Participant:
         ):
             raise ProtocolError(f"the manifest has other keys for '{self.name}' than it offered.")
         manifest.check_roster(self._customer)
-        self._expected.check(manifest.terms, len(manifest.owners))
+        self._expected.check(manifest.terms, len(manifest.owners), self.name)
         self._manifest, self._signed, self._digest = manifest, body, digest
 
     def go(self, message: Go) -> None:

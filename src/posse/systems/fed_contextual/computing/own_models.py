@@ -103,9 +103,8 @@ def _torch(module: Any, shape: tuple[int, ...], arms: int) -> Model:
 
     if any(isinstance(one, torch.nn.modules.batchnorm._BatchNorm) for one in module.modules()):
         raise ConfigError(
-            "the model keeps statistics of batches (BatchNorm): they would leave devices "
-            "unclipped, and a score would depend on what else is in a batch. Use GroupNorm or "
-            "LayerNorm."
+            "a model must not keep statistics of batches (BatchNorm): they would leave a "
+            "device without clipping. Use GroupNorm or LayerNorm."
         )
     if any(True for _ in module.buffers()):
         raise ConfigError(
@@ -138,8 +137,8 @@ def _torch(module: Any, shape: tuple[int, ...], arms: int) -> Model:
             unused = [name for name, slope in zip(names, slopes, strict=True) if slope is None]
             if unused:
                 raise ConfigError(
-                    f"parameters of a model must move its scores, got {', '.join(unused)} without "
-                    "use. Remove them."
+                    "every parameter of a model must affect its scores, and these do not: "
+                    f"{', '.join(unused)}. Remove them."
                 )
             return [
                 (v.detach() - rate * s).numpy() for v, s in zip(given.values(), slopes, strict=True)

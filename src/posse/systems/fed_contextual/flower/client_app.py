@@ -106,7 +106,8 @@ def _plain_settings(context: Context) -> DeviceSettings:
         or node.get("secure", "roster" in node or "least-honest" in node) is not False
     ):
         raise ProtocolError(
-            "this device gives its part to secure sums alone, and was asked for it in the open."
+            "this device takes part in secure sums only, and the server asked for its sums "
+            "in the clear."
         )
     return settings
 
@@ -125,7 +126,10 @@ def sums_of(settings: DeviceSettings, sent: RecordDict, context: Context) -> NDA
     )
     order: Order = sent[wire.ROUND]
     if (order[wire.METHOD], order["limit"]) != (settings.evaluate, settings.evaluation_clip):
-        raise ProtocolError("an evaluation must be as the run's settings say.")
+        raise ProtocolError(
+            "the server asked for an evaluation with another method or limit than the run's "
+            "settings have."
+        )
     try:
         number = number_of(context.node_config, context.node_id)
         draws = device.draws_of(settings, int(order["round"]), number)

@@ -144,7 +144,8 @@ class Seat:
     def _begin(self, file: sqlite3.Connection, terms: Terms) -> Message:
         if file.execute("select 1 from begun where terms = ?", (terms.digest,)).fetchone():
             raise ProtocolError(
-                "this device has begun a round under these very terms before; it does so once."
+                "this device has already begun a round with these terms, and begins each round "
+                "once."
             )
         _check_round(file, terms)
         secrets = Secrets.fresh()
@@ -165,7 +166,7 @@ class Seat:
         terms, secrets, client = self._restored(file)
         if getattr(message, "terms", None) != terms.digest:
             raise ProtocolError(
-                "the message is not of the round that this device is in; it is not answered."
+                "the message belongs to another round than this device is in, and gets no answer."
             )
         actions = client.receive(SERVER, message)
         if any(isinstance(action, Contribute) for action in actions):
@@ -192,7 +193,9 @@ class Seat:
     def _restored(self, file: sqlite3.Connection) -> tuple[Terms, Secrets, Client]:
         kept = file.execute("select terms, root, saved from present").fetchone()
         if kept is None:
-            raise ProtocolError("this device is in no secure round; it drops out.")
+            raise ProtocolError(
+                "this device is not in a secure round. It does not take part in this one."
+            )
         terms, secrets = wire.decode_terms(kept[0]), Secrets(kept[1])
         client = self._client(terms, secrets)
         client.load(msgspec.msgpack.decode(kept[2]))
@@ -205,13 +208,14 @@ def _check_round(file: sqlite3.Connection, terms: Terms) -> None:
     bound = file.execute("select subject from rounds where run = ? and round = ?", about).fetchone()
     if bound and bound[0] != terms.subject:
         raise ProtocolError(
-            f"this device has computed round {number} from another model, norm or other settings."
+            f"this device has already computed round {number} with another model, norm or settings."
         )
     if file.execute(
         "select 1 from vectors where subject = ? and unmasked", (terms.subject,)
     ).fetchone():
         raise ProtocolError(
-            f"this device has helped to unmask a sum of round {number}; it helps with one."
+            f"this device has already helped to unmask a sum of round {number}, and helps "
+            "only once."
         )
 
 
@@ -231,7 +235,8 @@ def _vector(file: sqlite3.Connection, terms: Terms, work: Work | None) -> bytes:
     ).fetchone()
     if found and (found[0] != work.subject or found[1] is None):
         raise ProtocolError(
-            "this device has given a vector of this model to another round; it gives one."
+            "this device has already sent a vector for this model in another round, and "
+            "sends only one."
         )
     words: bytes = found[1] if found else work.words()
     if not found:
@@ -323,7 +328,10 @@ def check_terms(terms: Terms, node: Mapping[str, Any]) -> None:
                 f"the terms name {len(unknown)} keys that are not in this device's roster."
             )
     if not _known(made):
-        raise ProtocolError("the plan of this round is not the one that follows from its numbers.")
+        raise ProtocolError(
+            "the plan of this round was not computed from its own numbers: the server is "
+            "faulty or dishonest."
+        )
     if made.complete and not made.quorum:
         raise ProtocolError(
             "a device demands a quorum, and this round's plan has none. Plan for fewer dropouts."

@@ -403,9 +403,8 @@ class DeviceSettings(LearningSettings):
         if made.complete and not made.quorum:
             quorum = (made.clients + made.corrupt) // 2 + 1
             raise ConfigError(
-                f"of {made.clients} devices {made.dropouts} may be lost, and a quorum is {quorum}: "
-                "devices take part "
-                "in no round without one. Lower dropout or corrupt."
+                f"a cohort of {made.clients} devices must keep a quorum of {quorum}, and may lose "
+                f"{made.dropouts}: devices refuse such rounds. Lower dropout or corrupt."
             )
 
     def _check_noise(self) -> None:
@@ -418,14 +417,14 @@ class DeviceSettings(LearningSettings):
             return
         if self.least > 1:
             raise ConfigError(
-                "under noise a round counts with whoever answers: least must be 1, got "
-                f"{self.least}. Leave it out."
+                f"least must be 1 with noise, got {self.least}: a round then counts however few "
+                "devices answer. Leave least out."
             )
         if self.devices < self.cohort:
             raise ConfigError(
-                f"noise needs devices, the number among which a cohort of {self.cohort} is drawn, "
-                f"got {self.devices}. "
-                "Give it: the smaller a share of them a round draws, the less it costs."
+                f"noise needs devices, the number of devices that a cohort of {self.cohort} is "
+                f"drawn from, got {self.devices}. Set devices; the more there are, the less "
+                "privacy a round costs."
             )
         self.check_delta(self.devices)
 

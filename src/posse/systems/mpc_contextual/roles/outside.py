@@ -104,16 +104,14 @@ class ArmLog:
             return
         if step == self._next - 1:
             raise DataError(
-                f"{self._path} has arm {self._last} for step {step}, and {arm} is to be pulled. "
-                "Mend it."
+                f"{self._path} has arm {self._last} for step {step}, but the run chose arm {arm}. "
+                "Correct the file."
             )
         line = f"{self._run},{step},{arm}\n".encode()
         if os.write(file, line) != len(line):
             self._file = None  # the line is torn: it is cut off when the file is opened again
             os.close(file)
-            raise DataError(
-                f"{self._path} cannot be written to its end: the disk is full. Make room."
-            )
+            raise DataError(f"{self._path} cannot be written: the disk is full. Free some space.")
         files.sync_data(file)
         self._next, self._last = step + 1, arm
 
@@ -425,10 +423,9 @@ def check_fits(earlier: Terms, terms: Terms) -> None:
             )
     if earlier.rate < terms.rate:
         raise ConfigError(
-            f"the model to start from was learnt with epsilon {earlier.rate:g}, and this run has "
-            f"{terms.rate:g}, at "
-            "which earlier arms would be counted for less than they give away. Take "
-            f"{earlier.rate:g} or less."
+            f"epsilon must be at most {earlier.rate:g}, that of the earlier model, got "
+            f"{terms.rate:g}: else earlier arms would count for less privacy than they cost. "
+            "Lower epsilon."
         )
 
 
@@ -440,8 +437,8 @@ def gathered(places: Path | Iterable[Path], step: int | None = None) -> dict[str
         by_step.setdefault(share.step, []).append((path, share))
     if not by_step:
         raise DataError(
-            f"no shares of a model there: {places}. They are called model-<step>.share, beside a "
-            "journal."
+            f"there are no shares of a model in {places}. Give the folder of files called "
+            "model-<step>.share, which is next to a journal."
         )
     whole = [each for each, shares in by_step.items() if not _missing(shares)]
     if step is None and any(
@@ -463,9 +460,8 @@ def gathered(places: Path | Iterable[Path], step: int | None = None) -> dict[str
             )
     if missing := _missing(shares):
         raise DataError(
-            f"the shares of step {first.step} lack that of '{missing[0]}': without it the others "
-            "say nothing. Bring it "
-            "too."
+            f"the share of '{missing[0]}' is missing for step {first.step}, and a model needs "
+            "the shares of all parties. Add it."
         )
     held = {share.party: share for _, share in shares}
     return {party: held[party] for party in first.terms.parties}

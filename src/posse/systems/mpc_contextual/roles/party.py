@@ -542,9 +542,8 @@ class Party(messages.Ending):
         state = unpack(saved, PartySaved, kind=self.kind, name=self.name, run=self._digest)
         if state.inputs != self.inputs_digest:
             raise JournalError(
-                f"the features of '{self.name}' are not those that the run began with, or this is "
-                "another version of "
-                "Posse. Put them back: masks may not hide two different numbers."
+                f"'{self.name}' began this run with other features, or with another version of "
+                "Posse. Restore them: one mask must not hide two numbers."
             )
         if state.parts.get(self.name) != self._part:
             raise JournalError(

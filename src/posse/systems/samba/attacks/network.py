@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posse.core.statistics import mean_interval
 from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
 from posse.systems.samba.attacks.reading import Floats
 from posse.systems.samba.messages import Score as Frame
@@ -180,12 +181,10 @@ def score(guesses: Sequence[Floats], truths: Sequence[Truth]) -> Score:
     below = np.concatenate([_below(guess) for guess in guesses])
     arms = np.concatenate([truth["arms"] for truth in truths])
     found, spread = below[np.arange(len(arms)), arms], float(below.var(axis=1).sum())
-    value = float(found.mean())
-    width = 1.96 * float(found.std()) / math.sqrt(len(arms))
-    p = NormalDist().cdf(-(value - 0.5) * len(arms) / math.sqrt(spread)) if spread else 1.0
-    return Score(
-        value, (max(0.0, value - width), min(1.0, value + width)), f"{len(arms):,} passes", 0.5, p
-    )
+    auc = mean_interval(found)
+    p = NormalDist().cdf(-(auc.estimate - 0.5) * len(arms) / math.sqrt(spread)) if spread else 1.0
+    bounds = max(0.0, auc.low), min(1.0, auc.high)
+    return Score(auc.estimate, bounds, f"{len(arms):,} passes", 0.5, p)
 
 
 def _below(values: Floats) -> Floats:

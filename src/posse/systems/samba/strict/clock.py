@@ -41,11 +41,9 @@ def check_slot(slot: float, slowest: float | None, owner: str) -> None:
     if slot < needed:
         lasts = f"lasts {slot:g} s" if slot else "is off"
         raise ConfigError(
-            f"the slot {lasts}, the slowest pull of '{owner}' {needed:g} s: the time of its "
-            "answers would name it. Set "
-            f"slot = {needed:g} or more in the files of all parties, or slowest_pull of '{owner}' "
-            "if its pulls are "
-            "faster."
+            f"the slot {lasts}, and the slowest pull of '{owner}' takes {needed:g} s: its "
+            f"late answers would identify it. Set slot = {needed:g} or more in the files of "
+            f"all parties, or correct slowest_pull of '{owner}'."
         )
 
 
