@@ -157,7 +157,7 @@ def test_a_row_dropped_from_one_party_s_file_leaves_the_others_too(tmp_path: Pat
     contexts = read_features(files, tmp_path / "pays.csv", options=options)
     assert contexts.features.tolist() == [[0.1, 0.1]]
     assert (
-        f"{tmp_path / 'a.csv'}: 2 rows left out that another file does not have." in options.notes
+        f"{tmp_path / 'a.csv'}: 2 rows were left out that another file does not have." in options.notes
     )
 
 

@@ -21,6 +21,7 @@ from posse.problems.arms.tables import read_means, read_ratings
 from posse.problems.datasets.files import Pin, known_files
 from posse.problems.datasets.published import embedded_arms, embedded_means
 from posse.problems.datasets.ratings import DATASETS, load, read_jester, read_movielens, read_steam
+from posse.problems.tables.options import ReadOptions
 
 Write = Callable[..., Path]
 
@@ -293,11 +294,13 @@ def test_ratings_in_many_dialects(content: str, write: Write) -> None:
 
 def test_column_names_can_be_chosen(write: Write) -> None:
     path = write('film,stars,who\n"Heat, again",4,ann\nAlien,5,bob\nAlien,1,ann\n')
-    ratings = read_ratings(path, item="film", rating="stars", user="who", scale=(1, 5))
+    columns = {"item": "film", "rating": "stars"}
+    options = ReadOptions(columns={**columns, "user": "who"})
+    ratings = read_ratings(path, options=options, scale=(1, 5))
     assert ratings.items == ("Heat, again", "Alien")
     assert ratings.user is not None
     assert ratings.user.tolist() == [0, 1, 0]
-    assert read_ratings(path, item="film", rating="stars").user is None
+    assert read_ratings(path, options=ReadOptions(columns=columns)).user is None
 
 
 RATINGS = "item,rating\n"
@@ -324,8 +327,8 @@ RATINGS = "item,rating\n"
         (RATINGS + "heat,4\nheat,-inf\n", "row 3, column 'rating': '-inf' is not a finite number"),
         (RATINGS + "heat,1e999\n", "row 2, column 'rating': '1e999' is not a finite number"),
         (RATINGS + "heat,1_000\n", "row 2, column 'rating': '1_000' is not a number"),
-        (RATINGS + "heat,\n", "row 2, column 'rating': is empty"),
-        (RATINGS + "heat,4\n,5\n", "row 3, column 'item' is empty"),
+        (RATINGS + "heat,\n", "row 2, column 'rating': the cell is empty"),
+        (RATINGS + "heat,4\n,5\n", "row 3, column 'item': the cell is empty"),
         (
             RATINGS + "heat,4\nalien\n",
             "row 3, column 2: expected 2 columns as in the header, got 1",
@@ -352,10 +355,10 @@ def test_wrong_delimiter_names_the_right_one(write: Write) -> None:
         DataError,
         match=r"when split at ',': the header is the single word 'item;rating'. Set delimiter=';'",
     ):
-        read_ratings(path, delimiter=",")
-    assert len(read_ratings(path, delimiter=";")) == 2
+        read_ratings(path, options=ReadOptions(delimiter=","))
+    assert len(read_ratings(path, options=ReadOptions(delimiter=";"))) == 2
     with pytest.raises(ConfigError, match="delimiter must be one character"):
-        read_ratings(path, delimiter=", ")
+        read_ratings(path, options=ReadOptions(delimiter=", "))
 
 
 def test_rating_outside_the_scale(write: Write) -> None:
@@ -368,7 +371,9 @@ def test_rating_outside_the_scale(write: Write) -> None:
 
 def test_missing_user_column_and_missing_file(write: Write, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column 'who'"):
-        read_ratings(write("item,rating\nheat,4\n"), user="who")
+        read_ratings(
+            write("item,rating\nheat,4\n"), options=ReadOptions(columns={"user": "who"})
+        )
     with pytest.raises(DataError, match=r"no file .*absent.csv"):
         read_ratings(tmp_path / "absent.csv")
     with pytest.raises(DataError, match=r"cannot read .*: Is a directory"):
@@ -456,13 +461,13 @@ def test_published_lists_are_read_as_they_are(data_dir: Path) -> None:
         ("name,mean\na,0.5\nb,NaN\n", "row 3, column 'mean': 'NaN' is not a finite number"),
         ("name,mean\na,0.5\n", "has 1 mean; a bandit needs at least 2"),
         ("name,value\na,0.5\n", "no column 'mean'"),
-        ("3\n0.5\n0.1\n", "row 1, column 1: says 3 means, the file has 2"),
-        ("# two\n2\n0.5\nhalf\n", "row 4, column 1: 'half' is not a number"),
-        ("0.5\n\n1.01\n", r"row 3, column 1: a mean must be in \[0, 1\], got 1.01"),
-        ("0.5\ninf\n", "row 2, column 1: 'inf' is not a finite number"),
-        ("nan\n0.5\n", "row 1, column 1: 'nan' is not a finite number"),
+        ("3\n0.5\n0.1\n", "row 1: the line says 3 means, the file has 2"),
+        ("# two\n2\n0.5\nhalf\n", "row 4, column 'mean': 'half' is not a number"),
+        ("0.5\n\n1.01\n", r"row 3, column 'mean': must be in \[0, 1\], got 1.01"),
+        ("0.5\ninf\n", "row 2, column 'mean': 'inf' is not a finite number"),
+        ("nan\n0.5\n", "row 1, column 'mean': 'nan' is not a finite number"),
         ("0.5\n", "has 1 mean"),
-        ("2.5\n0.5\n0.1\n", r"row 1, column 1: a mean must be in \[0, 1\], got 2.5"),
+        ("2.5\n0.5\n0.1\n", r"row 1, column 'mean': must be in \[0, 1\], got 2.5"),
     ],
 )
 def test_malformed_means(content: str, message: str, write: Write) -> None:

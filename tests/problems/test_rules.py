@@ -309,7 +309,7 @@ BROKEN: dict[str, Callable[[Path], object]] = {
     ),
     "problems.rating.all-equal": wrote("item,rating\na,1\nb,1\n", arms_of(threshold=0)),
     "problems.rating.none": wrote(
-        "user,a,b\nu,,\nv,,\n", lambda path: read_ratings(path, item="a|b")
+        "user,a,b\nu,,\nv,,\n", lambda path: read_ratings(path, options=ReadOptions(columns={"item": "a|b"}))
     ),
     "problems.ratings.empty": lambda folder: Ratings(
         ("a",), np.zeros(0, np.int64), np.zeros(0), (0.0, 1.0), "nothing"
@@ -365,7 +365,6 @@ BROKEN: dict[str, Callable[[Path], object]] = {
     "problems.rewards.one-arm": wrote("row,a\n1,0\n", read_rewards_of_arms),
     "problems.rows.missing-in-file": parties_with_rows("1 2", "1"),
     "problems.rows.not-aligned": parties_with_rows("1 2", "2 1"),
-    "problems.rows.out-of-images": contexts(rows=2000),
     "problems.rows.out-of-range": lambda folder: THREE_ROWS.first(4),
     "problems.samples.empty": lambda folder: EmpiricalArms([[0.1], []]),
     "problems.samples.too-few": lambda folder: EmpiricalArms([]),

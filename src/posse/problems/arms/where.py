@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
 from posse.problems.tables.cells import is_number, text_of
-from posse.problems.tables.schema import Column, Mask, Records, words
+from posse.problems.tables.schema import Column, Records, Schema, words
 from posse.problems.tables.table import Table
 
 _TEST = re.compile(r"([^<>=!]+)(<=|>=|!=|=|<|>)([^<>=!]+)")
@@ -66,30 +67,15 @@ class Where:
         """Columns that are tested, each once."""
         return tuple(dict.fromkeys(column for column, _, _ in self.tests))
 
-    def needed(self, table: Table, others: Mapping[str, str]) -> list[Column]:
-        """Return the tested columns that are not read already, by what the table calls these."""
-        places = {table.place(header) for header in others.values()}
-        tested = [column for column in self.columns if column not in others]
-        return [words(column) for column in tested if table.place(column) not in places - {None}]
-
-    def kept(self, records: Records) -> Mask:
-        """Return which rows pass; raise if none does."""
-        passed = np.ones(len(records), np.bool_)
-        for column, sign, value in self.tests:
-            passed &= _passed(records, column, sign, value)
-        if not passed.any():
-            raise self.nothing_kept(records.file)
-        return passed
-
     def keeps(self, record: Mapping[str, object], place: str) -> bool:
-        """Return whether a single record passes; one without a tested field does not."""
+        """Return whether a record passes; a record without a tested field does not."""
         return all(
             text_of(record.get(column))
             and _holds(text_of(record[column]), sign, value, f"{place}, field '{column}'")
             for column, sign, value in self.tests
         )
 
-    def nothing_kept(self, file: str) -> DataError:
+    def no_rows(self, file: str) -> DataError:
         """Return the error that no row passes."""
         tests = ", ".join("".join(test) for test in self.tests)
         return DataError(
@@ -98,20 +84,38 @@ class Where:
         )
 
 
-def _passed(records: Records, column: str, sign: str, value: str) -> Mask:
-    """Return which rows pass one test."""
-    place = f"{records.file}, column '{column}'"
-    name = column
-    if column not in records.headers:
-        names_by_header = {header.lower(): name for name, header in records.headers.items()}
-        name = names_by_header[column.lower()]
-    if name in records.numbers:
-        distinct, code = np.unique(records.numbers[name], return_inverse=True)
-        texts = [f"{number:.17g}" for number in distinct]
-    else:
-        texts, code = list(records.words[name].distinct), records.words[name].code
-    holds = np.array([_holds(text, sign, value, place) for text in texts], np.bool_)
-    return np.asarray(holds[code])
+def read_where(table: Table, where: Where, *columns: Column) -> Records:
+    """Read the rows of a table that pass all tests.
+
+    Args:
+        table: The table.
+        where: Tests on any columns of the table.
+        columns: Columns that a problem needs.
+    """
+    headers = Schema(*columns).find(table)
+    # A test may use what the table calls a column, or what the problem calls it.
+    names = {table.place(header): name for name, header in headers.items()}
+    tested = {column: names.get(table.place(column), column) for column in where.columns}
+    tested |= {column: column for column in where.columns if column in headers}
+    more = [words(name) for name in tested.values() if name not in headers]
+    records = Schema(*columns, *more).read(table)
+    passed = np.ones(len(records), np.bool_)
+    for column, sign, value in where.tests:
+        texts, code = _texts(records, tested[column])
+        place = f"{records.file}, column '{column}'"
+        holds = [_holds(text, sign, value, place) for text in texts]
+        passed &= np.array(holds, np.bool_)[code]
+    if not passed.any():
+        raise where.no_rows(records.file)
+    return records if passed.all() else records.take(passed)
+
+
+def _texts(records: Records, name: str) -> tuple[Sequence[str], NDArray[np.integer]]:
+    """Return the different texts of a column, and which of them each row has."""
+    if name in records.words:
+        return records.words[name].distinct, records.words[name].code
+    distinct, code = np.unique(records.numbers[name], return_inverse=True)
+    return [f"{number:.17g}" for number in distinct], code
 
 
 def _holds(text: str, sign: str, value: str, place: str) -> bool:
@@ -120,6 +124,7 @@ def _holds(text: str, sign: str, value: str, place: str) -> bool:
         return _SIGNS[sign](text.casefold(), value.casefold())
     if not is_number(text):
         raise DataError(
-            f"{place} holds '{text}', which is not a number.", rule="problems.where.not-numbers"
+            f"{place} holds '{text}', which is not a number. Correct it, or test another column.",
+            rule="problems.where.not-numbers",
         )
     return _SIGNS[sign](float(text), float(value))

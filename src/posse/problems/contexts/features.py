@@ -1,10 +1,9 @@
-"""A user's own features: one CSV file per party, aligned row by row, and what every arm pays in
-another file.
+"""A user's own features: one table per party, aligned row by row, and a table of rewards.
 
-A file has a header, a column `row` that identifies the row (any text, all different) and a column
-of numbers for each feature. All files hold the same rows in the same order. In a deployment a party
-reads its own file alone (`read_block`) and compares the digest of its rows with the others; a run
-in one place reads them all (`read_features`).
+A table has a column `row` that identifies the row (any text, all different) and one column per
+feature. All tables hold the same rows in the same order. In a deployment, a party reads only its own
+table (`read_block`), and compares the digest of its rows with those of the others. A run in one
+place reads all tables (`read_features`).
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,8 @@ from posse.problems.contexts.contexts import (
     scale_to_bound,
 )
 from posse.problems.tables.encoded import other_columns, read_encoded
-from posse.problems.tables.faults import BadRows
 from posse.problems.tables.frames import Frame
-from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.options import BadRows, ReadOptions
 from posse.problems.tables.schema import Records, Schema, numbers, words
 from posse.problems.tables.schema import within as in_range
 from posse.problems.tables.table import open_table
@@ -52,20 +51,20 @@ class Rows:
     values: NDArray[np.float64]
     """(rows, columns)"""
     line: NDArray[np.int64]
-    """Line of the file on which each row stands."""
+    """Line of each row in the file."""
 
     @property
     def ids_digest(self) -> str:
-        """Digest of the identifiers in their order: equal where two files hold the same rows."""
+        """Digest of the identifiers in their order: two files with the same rows have the same."""
         return ids_digest(self.ids)
 
     def part(self, chosen: NDArray[np.bool_]) -> Rows:
         """Return some of the rows."""
-        ids = tuple(id for id, good in zip(self.ids, chosen, strict=True) if good)
+        ids = tuple(compress(self.ids, chosen))
         return Rows(self.file, ids, self.names, self.values[chosen], self.line[chosen])
 
     def place(self, row: int) -> str:
-        """Return what errors call a row."""
+        """Return the name of a row in errors."""
         return f"{self.file}, row {self.line[row]}"
 
 
@@ -77,10 +76,10 @@ class FeatureBlock(Rows):
 
 
 def ids_digest(ids: Sequence[str]) -> str:
-    """SHA-256 over identifiers, each after its length in bytes (8, big-endian), as hex.
+    """Return the SHA-256 of identifiers, each after its length in bytes (8, big-endian), as hex.
 
-    It shows to who holds the identifiers of another list whether the two are equal, and lets
-    guesses be checked: share it with parties that know the rows, not with the world.
+    Whoever has the digest can check a guess of the whole list: share it only with parties that know
+    the rows.
 
     >>> ids_digest(["ab", "c"])[:12], ids_digest(["a", "bc"])[:12]
     ('601d5476e2cc', '3fafa1cf2f19')
@@ -97,20 +96,22 @@ def read_block(
     bound: float,
     *,
     scale: bool = False,
-    delimiter: str | None = None,
     options: ReadOptions | None = None,
 ) -> FeatureBlock:
     """Read one party's file.
 
-    Each row must be within the norm bound, or is scaled down to it with `scale`.
+    Args:
+        path: A table with the columns row and one column per feature.
+        bound: Largest norm of a row.
+        scale: Whether a longer row is scaled down to the bound; otherwise it is bad.
+        options: How the table is read.
     """
-    options = options or ReadOptions(delimiter=delimiter)
+    options = options or ReadOptions()
     return _bounded(_read(path, options), bound, scale, options)
 
 
 def read_rewards(
     path: FilePath | Frame,
-    delimiter: str | None = None,
     pays: RewardRange | None = None,
     options: ReadOptions | None = None,
 ) -> Rows:
@@ -119,7 +120,7 @@ def read_rewards(
     A column holds chances of a reward of 1, in [0, 1]; with `pays`, exactly what the arm pays,
     within that range.
     """
-    table = open_table(path, options or ReadOptions(delimiter=delimiter))
+    table = open_table(path, options)
     limits = pays or UNIT_RANGE
     remedy = "Correct it, or widen reward_range."
     if pays is None:
@@ -142,15 +143,21 @@ def read_features(
     *,
     bounds: Mapping[str, float] | None = None,
     scale: bool = False,
-    delimiter: str | None = None,
     name: str = "own",
     pays: RewardRange | None = None,
     options: ReadOptions | None = None,
 ) -> Contexts:
-    """Read the files (or frames) of all parties and the rewards, for a run in one place.
+    """Read the tables of all parties and the rewards, for a run in one place.
 
-    Without `bounds` a party's is sqrt(D_p / D), by the number of features it holds. With `pays` the
-    file of rewards holds exact pays in that range, otherwise chances of a reward of 1.
+    Args:
+        files: A table for each party, by name.
+        rewards: A table of what the arms pay.
+        bounds: Largest norm of each party's part of a row; by default sqrt(D_p / D), by the number
+            of features that the party holds.
+        scale: Whether longer rows are scaled down to the bound; otherwise they are bad.
+        name: Name of the problem.
+        pays: The range of exact pays, if the rewards are no chances of a reward of 1.
+        options: How the tables are read.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -165,7 +172,7 @@ def read_features(
     (('clinic', 'lab'), ('wait', 'treat'), [[0.5, 0.2], [0.1, 0.7]])
     """
     check_count(len(files))
-    options = options or ReadOptions(delimiter=delimiter)
+    options = options or ReadOptions()
     tables = {party: _read(path, options) for party, path in files.items()}
     declared = _declared(tables, bounds)
     paid = read_rewards(rewards, pays=pays, options=options)
@@ -176,67 +183,60 @@ def read_features(
         *blocks, paid = _in_all([*blocks, paid], options)
     for other in (*blocks, paid):
         check_aligned(blocks[0], other)
-    ends = np.cumsum([0, *(len(block.names) for block in blocks)]).tolist()
+    ends = np.cumsum([len(block.names) for block in blocks]).tolist()
     party_blocks = tuple(
-        Block(party, tuple(range(low, high)), declared[party])
-        for party, low, high in zip(tables, ends, ends[1:], strict=False)
+        Block(party, tuple(range(end - len(block.names), end)), declared[party])
+        for party, block, end in zip(tables, blocks, ends, strict=True)
     )
     values = np.concatenate([block.values for block in blocks], axis=1)
     return Contexts(name, values, party_blocks, paid.names, paid.values, pays=pays)
 
 
 def _in_all(tables: Sequence[Rows], options: ReadOptions) -> list[Rows]:
-    """Return the rows that are in every file: one that was dropped has no counterpart there."""
+    """Return the rows that are in every file; a dropped row has no counterpart in its file."""
     common = frozenset(tables[0].ids).intersection(*(table.ids for table in tables))
     if not common:
         raise DataError(
             "no row is in all files. Put the same rows in all of them.",
             rule="problems.rows.none-in-common",
         )
-    common_rows = []
-    for table in tables:
-        here = np.array([id in common for id in table.ids], np.bool_)
-        common_rows.append(table.part(here))
-        if not here.all():
-            count = int((~here).sum())
-            options.note(
-                f"{table.file}: {count:,} row{'s' if count > 1 else ''} left out that another file "
-                "does not have."
-            )
-    return common_rows
+    masks = [np.array([row in common for row in table.ids], np.bool_) for table in tables]
+    for table, mask in zip(tables, masks, strict=True):
+        count = int((~mask).sum())
+        if count:
+            rows = "1 row was" if count == 1 else f"{count:,} rows were"
+            options.note(f"{table.file}: {rows} left out that another file does not have.")
+    return [table.part(mask) for table, mask in zip(tables, masks, strict=True)]
 
 
 def check_aligned(one: Rows, other: Rows) -> None:
-    """Refuse two files that do not hold the same rows in the same order."""
+    """Raise unless two files hold the same rows in the same order."""
     for row, (mine, theirs) in enumerate(zip(one.ids, other.ids, strict=False)):
         if mine != theirs:
             raise DataError(
                 f"files do not match: {one.place(row)} is '{mine}' and {other.place(row)} is "
-                f"'{theirs}'. "
-                "Put the same rows in the same order in both.",
+                f"'{theirs}'. Put the same rows in the same order in both.",
                 rule="problems.rows.not-aligned",
             )
-    if len(one.ids) != len(other.ids):
-        short, long = (one, other) if len(one.ids) < len(other.ids) else (other, one)
-        row = len(short.ids)
+    short, long = sorted((one, other), key=lambda table: len(table.ids))
+    row = len(short.ids)
+    if row < len(long.ids):
         raise DataError(
             f"files do not match: {short.file} ends after {row} rows, and {long.place(row)} is "
-            f"'{long.ids[row]}'. "
-            "Put the same rows in the same order in both.",
+            f"'{long.ids[row]}'. Put the same rows in the same order in both.",
             rule="problems.rows.missing-in-file",
         )
 
 
 def _declared(tables: Mapping[str, Rows], bounds: Mapping[str, float] | None) -> dict[str, float]:
-    """Give every party's norm bound."""
+    """Return the norm bound of every party."""
     if bounds is None:
         total = sum(len(table.names) for table in tables.values())
         return {party: math.sqrt(len(table.names) / total) for party, table in tables.items()}
     if set(bounds) != set(tables):
         raise ConfigError(
             f"bounds must name the parties of the features, {', '.join(tables)}, got "
-            f"{', '.join(bounds) or 'none'}. "
-            "Give one each, or leave bounds out.",
+            f"{', '.join(bounds) or 'none'}. Give one bound per party, or leave bounds out.",
             rule="problems.bounds.not-the-parties",
         )
     check_bounds(bounds)
@@ -244,7 +244,7 @@ def _declared(tables: Mapping[str, Rows], bounds: Mapping[str, float] | None) ->
 
 
 def _bounded(table: Rows, bound: float, scale: bool, options: ReadOptions) -> FeatureBlock:
-    """Return the rows within a bound; the others are bad, or scaled down to it."""
+    """Return the rows within a bound; longer rows are bad, or are scaled down to it."""
     check.between(0, 1, open_low=True, bound=bound)
     values = scale_to_bound(table.values, bound) if scale else table.values
     norms = row_norms(values)

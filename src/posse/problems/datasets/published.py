@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.errors import DataError
 from posse.problems.arms.rewards import Arms, BernoulliArms
-from posse.problems.arms.tables import mean_list
+from posse.problems.arms.tables import read_means
+from posse.problems.tables.table import open_table
 from posse.problems.tables.text import Document
 
 EMBEDDED: tuple[str, ...] = ("jester", "movielens")
@@ -34,7 +35,7 @@ def embedded_means(name: str) -> NDArray[np.float64]:
     check.one_of(EMBEDDED, name=name)
     file = f"{name}-100.txt"
     content = files(__package__).joinpath("data", file).read_bytes()
-    return mean_list(Document(file, content))
+    return read_means(open_table(Document(file, content))).means
 
 
 def embedded_arms(name: str, arms: int = SIZE) -> Arms:

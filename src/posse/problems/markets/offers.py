@@ -1,4 +1,4 @@
-"""A user's own market: what suppliers offer to agents, and how good they are."""
+"""A user's own market: offers of suppliers to agents, and qualities of suppliers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
 from posse.problems.markets.market import MOST_UNITS, Market, make_market
+from posse.problems.requirements import check_entries
 from posse.problems.tables.frames import Frame
 from posse.problems.tables.options import ReadOptions
 from posse.problems.tables.schema import Records, Rule, Schema, numbers, within, words
@@ -21,16 +22,22 @@ def read_market(
     *,
     alpha: float,
     rho: float = 1.0,
-    delimiter: str | None = None,
     options: ReadOptions | None = None,
 ) -> Market:
-    """Read a market from two CSV files with a header each, or from frames.
+    """Read a market from two tables.
 
-    `offers` has columns agent,supplier,cost,capacity and a row for each pair that deals: price of a
-    unit, and most units a round. How good suppliers are is in `qualities` (columns
-    supplier,quality: the share of good units, from which units are drawn) or in `records` (the same
-    columns, a row for each past unit, oldest first: 0, 1 or any number in [0, 1]), which are
-    replayed in order. Agents and suppliers keep the order in which offers name them.
+    Agents and suppliers keep the order in which the offers name them.
+
+    Args:
+        offers: A table with the columns agent,supplier,cost,capacity and one row for each pair that
+            deals: the price of a unit, and the most units per round.
+        qualities: A table with the columns supplier,quality: the share of good units of each
+            supplier. Units are drawn from it.
+        records: Instead of `qualities`: a table with the same columns and one row per past unit,
+            the oldest first. A quality is in [0, 1]. The market replays the records in order.
+        alpha: Smallest average quality of a purchase.
+        rho: Value of a good unit.
+        options: How the tables are read.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -48,20 +55,19 @@ def read_market(
     >>> market.capacity.tolist()
     [[10, 0], [4, 8]]
     """
-    qualified = check_known(qualities, records)
-    options = options or ReadOptions(delimiter=delimiter)
     table = Schema(words("agent"), *OFFERED).read(open_table(offers, options))
     _check_pairs(table)
     schema = Schema(words("supplier"), numbers("quality", within(0, 1)))
-    other = schema.read(open_table(qualified, options))
+    rated = schema.read(open_table(rating_source(qualities, records), options))
     if qualities is not None:
-        other.check_distinct("supplier")
-    _check_match(table, other)
+        rated.check_distinct("supplier")
+    _check_match(table, rated)
     suppliers, agents = table.words["supplier"], table.words["agent"]
-    cost, capacity = (np.zeros((len(agents.distinct), len(suppliers.distinct))) for _ in range(2))
+    cost = np.zeros((len(agents.distinct), len(suppliers.distinct)))
+    capacity = np.zeros_like(cost)
     cost[agents.code, suppliers.code] = table.numbers["cost"]
     capacity[agents.code, suppliers.code] = table.numbers["capacity"]
-    values = _by_supplier(other, suppliers.distinct)
+    values = _by_supplier(rated, suppliers.distinct)
     return make_market(
         None if qualities is None else np.concatenate(values),
         cost,
@@ -71,40 +77,44 @@ def read_market(
         records=values if qualities is None else None,
         producers=suppliers.distinct,
         agents=agents.distinct,
-        source=f"{table.file}, {other.file}",
+        source=f"{table.file}, {rated.file}",
     )
 
 
-def check_known(
+def rating_source(
     qualities: FilePath | Frame | None, records: FilePath | Frame | None
 ) -> FilePath | Frame:
-    """Return the qualities or the records; raise for both, and for none."""
-    if qualities is not None and records is not None:
+    """Return the table that rates the suppliers; raise if there are two or none."""
+    sources = [source for source in (qualities, records) if source is not None]
+    if len(sources) == 2:
         raise ConfigError(
             "qualities and records both rate the suppliers, got both. Give one of the two files.",
             rule="problems.qualities.and-records",
         )
-    source = qualities if qualities is not None else records
-    if source is None:
+    if not sources:
         raise ConfigError(
-            "how good suppliers are is not known: got neither qualities nor records. Give one of "
+            "the quality of suppliers is not known: got neither qualities nor records. Give one of "
             "the two files.",
             rule="problems.qualities.missing",
         )
-    return source
+    return sources[0]
 
-
-_NOT_NEGATIVE = "not be negative"
 
 OFFERED = (
     words("supplier"),
     numbers(
         "cost",
-        Rule(lambda cost: cost >= 0, _NOT_NEGATIVE, "Give the price of a unit, 0 if it is free."),
+        Rule(
+            lambda cost: cost >= 0, "not be negative", "Give the price of a unit, 0 if it is free."
+        ),
     ),
     numbers(
         "capacity",
-        Rule(lambda units: units >= 0, _NOT_NEGATIVE, "Give the most units a round, 0 for none."),
+        Rule(
+            lambda units: units >= 0,
+            "not be negative",
+            "Give the most units per round, 0 for none.",
+        ),
         Rule(lambda units: units == np.floor(units), "be a whole number of units", "Round it."),
         Rule(
             lambda units: units <= MOST_UNITS,
@@ -113,59 +123,59 @@ OFFERED = (
         ),
     ),
 )
-"""Records of what is offered to one agent."""
+"""Columns of the offers to one agent."""
 
 
 def _check_pairs(table: Records) -> None:
-    """Refuse two offers of one supplier to one agent: which of them holds is not ours to guess."""
+    """Raise if a supplier has two offers for one agent: Posse cannot know which one is right."""
     agents, suppliers = table.words["agent"], table.words["supplier"]
     pair = agents.code * len(suppliers.distinct) + suppliers.code
     _, first, index = np.unique(pair, return_index=True, return_inverse=True)
-    again = np.flatnonzero(first[index] != np.arange(len(pair)))
-    if len(again):
-        row = int(again[0])
-        raise DataError(
-            f"{table.place(row, 'supplier')}: agent '{agents[row]}' and supplier "
-            f"'{suppliers[row]}' are on row "
-            f"{table.line[first[index[row]]]} too. Keep one of the two rows.",
+    earlier = first[index]
+    check_entries(
+        earlier == np.arange(len(pair)),
+        lambda row: DataError(
+            f"{table.place(row[0], 'supplier')}: agent '{agents[row[0]]}' and supplier "
+            f"'{suppliers[row[0]]}' are on row {table.line[earlier[row]]} too. Keep one of the two "
+            "rows.",
             rule="problems.supplier.pair-twice",
-        )
+        ),
+    )
 
 
-def _check_match(offers: Records, other: Records) -> None:
-    """Refuse a supplier that only one of the two files knows."""
-    offered, rated = offers.words["supplier"], other.words["supplier"]
-    row = _stranger(offered.code, offered.distinct, rated.distinct)
-    if row is not None:
-        raise DataError(
-            f"files do not match: {offers.place(row, 'supplier')}: '{offered[row]}' is not in "
-            f"{other.file}. "
-            "Add its quality there, or delete its offers.",
+def _check_match(offers: Records, rated: Records) -> None:
+    """Raise if a supplier is in only one of the two tables."""
+    check_entries(
+        _are_known(offers, rated),
+        lambda row: DataError(
+            f"files do not match: {offers.place(row[0], 'supplier')}: "
+            f"'{offers.words['supplier'][row[0]]}' is not in {rated.file}. Add its quality there, "
+            "or delete its offers.",
             rule="problems.supplier.without-quality",
-        )
-    row = _stranger(rated.code, rated.distinct, offered.distinct)
-    if row is not None:
-        raise DataError(
-            f"files do not match: {other.place(row, 'supplier')}: no agent deals with "
-            f"'{rated[row]}' in {offers.file}. "
-            "Add an offer there, or delete it here.",
+        ),
+    )
+    check_entries(
+        _are_known(rated, offers),
+        lambda row: DataError(
+            f"files do not match: {rated.place(row[0], 'supplier')}: no agent deals with "
+            f"'{rated.words['supplier'][row[0]]}' in {offers.file}. Add an offer there, or delete "
+            "this row.",
             rule="problems.supplier.without-offer",
-        )
+        ),
+    )
 
 
-def _stranger(
-    code: NDArray[np.int64], names: tuple[str, ...], others: tuple[str, ...]
-) -> int | None:
-    """Return the first row that holds a name which is not known."""
-    strangers = set(names).difference(others)
-    rows = np.flatnonzero(np.array([name in strangers for name in names])[code])
-    return int(rows[0]) if len(rows) else None
+def _are_known(table: Records, other: Records) -> NDArray[np.bool_]:
+    """Return which rows have a supplier that another table has too."""
+    suppliers = table.words["supplier"]
+    return np.isin(suppliers.distinct, other.words["supplier"].distinct)[suppliers.code]
 
 
 def _by_supplier(table: Records, order: tuple[str, ...]) -> list[NDArray[np.float64]]:
-    """Qualities of each supplier, in the order of their rows."""
-    words = table.words["supplier"]
-    rows = words.code.argsort(kind="stable")
-    parts = np.split(table.numbers["quality"][rows], np.cumsum(np.bincount(words.code))[:-1])
-    by_name = dict(zip(words.distinct, parts, strict=True))
-    return [by_name[name] for name in order]
+    """Return the qualities of each supplier, in the order of their rows."""
+    suppliers = table.words["supplier"]
+    quality = table.numbers["quality"]
+    codes = [suppliers.distinct.index(name) for name in order]
+    rows = suppliers.code.argsort(kind="stable")
+    parts = np.split(quality[rows], np.cumsum(np.bincount(suppliers.code))[:-1])
+    return [parts[code] for code in codes]

@@ -13,8 +13,8 @@ from posse.core.settings import External
 from posse.problems.data import TableSettings
 from posse.problems.markets.instances import INSTANCES, check_instance, market_instance
 from posse.problems.markets.market import Market
-from posse.problems.markets.offers import check_known, read_market
-from posse.problems.tables.table import name_of_source
+from posse.problems.markets.offers import rating_source, read_market
+from posse.problems.requirements import Requirement, check_all
 
 _DRAWN = (
     "homogeneous",
@@ -25,7 +25,7 @@ _DRAWN = (
     "drift_every",
     "instance_seed",
 )
-"""Settings of a random instance, which a user's own files leave no room for."""
+"""Settings of a random market. They have no effect on a user's own tables."""
 
 
 class MarketSettings(TableSettings):
@@ -117,9 +117,9 @@ class MarketSettings(TableSettings):
         >>> MarketSettings(agents=2, producers=3, instance_seed=7).market(1000).capacity.tolist()
         [[3, 38, 46], [36, 9, 48]]
         """
-        return self.once(
-            f"market of {horizon}", self._own if self.own_data else lambda: self._drawn(horizon)
-        )
+        if self.own_data:
+            return self.once("market", self._own)
+        return self.once(f"market of {horizon}", lambda: self._drawn(horizon))
 
     def _drawn(self, horizon: int) -> Market:
         return market_instance(
@@ -139,8 +139,7 @@ class MarketSettings(TableSettings):
         )
 
     def used(self, market: Market) -> dict[str, int]:
-        """Return what was used where a setting was left out, for the record of a run: offers have
-        their own numbers.
+        """Return the numbers that were used where settings were left out, for the record of a run.
 
         >>> settings = MarketSettings(agents=4)
         >>> settings.used(settings.market(100))
@@ -149,32 +148,15 @@ class MarketSettings(TableSettings):
         return {"agents": len(market.agents), "producers": len(market.producers)}
 
     def _check_own(self) -> None:
-        """Refuse files that do not belong together, and settings that they leave no room for."""
         self.leave_out(_DRAWN, "a random market, and offers name your own")
-        offers, qualities, records = (self.data_part(name) for name in self.parts)
-        for name in ("qualities", "records"):
-            if offers is None and self.data_part(name) is not None:
-                raise ConfigError(
-                    f"{name} needs offers, got '{name_of_source(self.data_part(name))}' alone. "
-                    "Give both files.",
-                    rule="problems.offers.not-given",
-                )
-        if offers is None:
-            raise ConfigError(
-                "a market of your own needs offers, got none. Give offers, with qualities or "
-                "records.",
-                rule="problems.offers.missing",
-            )
-        check_known(qualities, records)
+        check_all(self, _OWN_MARKET)
+        rating_source(self.data_part("qualities"), self.data_part("records"))
         self.check_files()
 
     def _own(self) -> Market:
-        """Read the user's tables; numbers that are also given must match them."""
-        offers, qualities, records = (self.data_part(name) for name in self.parts)
+        """Read the user's tables."""
         market = read_market(
-            offers,
-            qualities,
-            records,
+            *map(self.data_part, self.parts),
             alpha=self.alpha,
             rho=self.rho,
             options=self.read_options(),
@@ -183,8 +165,30 @@ class MarketSettings(TableSettings):
             value = getattr(self, name)
             if name in self.model_fields_set and value != count:
                 raise ConfigError(
-                    f"{name} must be those of the offers, got {value} for {count}. Leave {name} "
-                    "out.",
+                    f"{name} must be the number in the offers, got {value} for {count}. Leave "
+                    f"{name} out.",
                     rule=f"problems.{name}.not-the-offers",
                 )
         return market
+
+
+_OWN_MARKET: tuple[Requirement[MarketSettings], ...] = (
+    Requirement(
+        "problems.offers.not-given",
+        lambda market: (
+            market.data_part("offers") is not None
+            or not {"qualities", "records"} & set(market.data)
+        ),
+        lambda market: (
+            f"{' and '.join(market.data)} need offers, got '{market.data_name}' alone. Give both "
+            "files."
+        ),
+    ),
+    Requirement(
+        "problems.offers.missing",
+        lambda market: market.data_part("offers") is not None,
+        lambda market: (
+            "a market of your own needs offers, got none. Give offers, with qualities or records."
+        ),
+    ),
+)

@@ -279,7 +279,7 @@ class PopulationSettings(TableSettings):
             return super().data_files()
         return (*super().data_files(), self.file)
 
-    def _found(self) -> Iterable[Path]:
+    def _find_files(self) -> Iterable[Path]:
         if self.data == "mnist-writers":
             return (*find_mnist(self.data_dir, self.part), find_writers(self.data_dir, self.part))
         return (Path(self.data),) if self._is_own_source else ()

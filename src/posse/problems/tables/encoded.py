@@ -1,14 +1,14 @@
 """Features from a table: numbers as they are, categories one-hot, dates left out.
 
-The first rows decide what a column holds. A cell without a number makes a bad row in a column of
-numbers. Words that come back, twice on average and at most `MOST` different ones, are a category;
-other words are refused.
+The first rows decide the kind of a column. A cell without a number makes a bad row in a column of
+numbers. Words are a category if each appears twice on average, and at most `MOST` are different.
+Other words are an error.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from posse.problems.tables.table import MOST, Look, Table
 
 
 class Encoded(NamedTuple):
-    """The columns that a problem needs, and all others as features."""
+    """The columns that a problem needs, and all other columns as features."""
 
     records: Records
     names: tuple[str, ...]
@@ -61,7 +61,7 @@ def read_encoded(
     features: Sequence[str] = (),
     ignored: Sequence[str] = (),
 ) -> Encoded:
-    """Read the columns that a problem needs, and all others as features.
+    """Read the columns that a problem needs, and all other columns as features.
 
     Args:
         table: The table.
@@ -79,11 +79,11 @@ def read_encoded(
     (('age', 'town=Bern', 'town=Chur'), [[0.1, 1.0, 0.0], [0.2, 0.0, 1.0]])
     """
     others = other_columns(table, columns)
-    looks = table.looks()
+    looks = {name: look for name, look in table.looks().items() if name in others}
     if features:
-        kinds = _kinds_of_model(table, others, looks, features, ignored)
+        kinds = _kinds_of_model(table, looks, features, ignored)
     else:
-        kinds = {name: _kind(table, name, looks[name]) for name in others}
+        kinds = {name: _kind(table, name, look) for name, look in looks.items()}
     needed = [_needed(name, kind, features) for name, kind in kinds.items() if kind in _READ]
     if not needed:
         raise DataError(
@@ -96,11 +96,11 @@ def read_encoded(
         if names:
             table.options.note(f"{table.name}: {what} were left out ({', '.join(names)}).")
     values: dict[str, Numbers] = {}
-    for name, kind in kinds.items():
-        if kind == "number":
-            values[name] = records.numbers[name]
-        elif kind == "category":
-            values |= _one_hot(records, name, limited=not features)
+    for column in needed:
+        if column.numbers:
+            values[column.name] = records.numbers[column.name]
+        else:
+            values |= _one_hot(records, column.name, limited=not features)
     zeros = np.zeros(len(records))
     order = tuple(features) or tuple(values)
     return Encoded(records, order, np.stack([values.get(name, zeros) for name in order], axis=1))
@@ -108,7 +108,7 @@ def read_encoded(
 
 _READ = ("number", "category")
 _LEFT_OUT = {"date": "dates", "ignored": "columns that are no features"}
-"""Kinds of columns that are not read, and what a note calls them."""
+"""Kinds of columns that are not read, and their names in a note."""
 
 
 def _needed(name: str, kind: str, features: Sequence[str]) -> Column:
@@ -136,43 +136,33 @@ def _one_hot(records: Records, name: str, *, limited: bool) -> dict[str, Numbers
             f"{len(words.distinct):,}. Group them, or delete the column.",
             rule="problems.features.too-many-words",
         )
-    columns = {}
-    for word in sorted(words.distinct):
-        place = words.distinct.index(word)
-        columns[f"{name}={word}"] = (words.code == place).astype(np.float64)
-    return columns
+    codes = sorted(range(len(words.distinct)), key=words.distinct.__getitem__)
+    return {
+        f"{name}={words.distinct[code]}": (words.code == code).astype(np.float64) for code in codes
+    }
 
 
 def _kind(table: Table, name: str, look: Look) -> str:
-    """Return what a column holds; raise if it holds words that are no category."""
-    if look.kind == "truth":
-        return "category"
-    if look.kind != "text":
-        return look.kind
-    words = look.words
-    reason = "one word is no category"
-    if len(words) > 1:
-        reason = f"{len(set(words))} different words in {len(words)} rows are no category"
-    raise DataError(
-        f"{table.name}, column '{name}': '{words[0]}' is not a number, and {reason}: words of one "
-        f"come twice on average, and are at most {MOST}. Write numbers, group the words, or delete "
-        "the column.",
-        rule="problems.features.text",
-    )
+    """Return the kind of a column; raise if it has words that are no category."""
+    if look.kind == "text":
+        words = look.words
+        raise DataError(
+            f"{table.name}, column '{name}': '{words[0]}' is not a number, and the column has "
+            f"{len(set(words))} different words in {len(words)} rows. A category repeats each word "
+            f"twice on average, and has at most {MOST}. Write numbers, group the words, or delete "
+            "the column.",
+            rule="problems.features.text",
+        )
+    return "category" if look.kind == "truth" else look.kind
 
 
 def _kinds_of_model(
-    table: Table,
-    names: Sequence[str],
-    looks: dict[str, Look],
-    features: Sequence[str],
-    ignored: Sequence[str],
+    table: Table, looks: Mapping[str, Look], features: Sequence[str], ignored: Sequence[str]
 ) -> dict[str, str]:
-    """Return what each column holds, by the features of a model."""
+    """Return the kind of each column, by the features of a model."""
     kinds: dict[str, str] = {}
-    unknown = []
     sources: Counter[str] = Counter()
-    for name in names:
+    for name, look in looks.items():
         words = [feature for feature in features if feature.startswith(f"{name}=")]
         if name in features:
             kinds[name] = "number"
@@ -182,24 +172,22 @@ def _kinds_of_model(
             sources.update(words)
         elif name.lower() in ignored:
             kinds[name] = "ignored"
-        elif looks[name].kind == "date":
+        elif look.kind == "date":
             kinds[name] = "date"
-        else:
-            unknown.append(f"'{name}'")
-    learnt = f"It learnt {', '.join(features[:8])}{', ...' if len(features) > 8 else ''}"
+    more = ", ..." if len(features) > 8 else ""
+    learnt = f"The model learnt {', '.join(features[:8])}{more}"
+    unknown = [f"'{name}'" for name in looks if name not in kinds]
     if unknown:
-        those = "column {} is no feature of the model. {}: delete it."
-        if len(unknown) > 1:
-            those = "columns {} are no features of the model. {}: delete them."
         raise DataError(
-            f"{table.name}: {those.format(', '.join(unknown), learnt)}",
+            f"{table.name}: the model has no feature {', '.join(unknown)}. {learnt}: delete other "
+            "columns.",
             rule="problems.features.unknown",
         )
     for feature in features:
         if sources[feature] != 1:
             raise DataError(
-                f"{table.name}: the model's feature '{feature}' must come from one column, got "
-                f"{sources[feature]}. {learnt}: give these columns.",
+                f"{table.name}: the feature '{feature}' of the model must come from one column, "
+                f"got {sources[feature]}. {learnt}: give these columns.",
                 rule="problems.features.missing",
             )
     return kinds

@@ -1,7 +1,8 @@
-"""The columns that a problem needs, and the typed arrays that a table has of them."""
+"""The columns that a problem needs, and their typed arrays from a table."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,23 +19,30 @@ from posse.problems.tables.cells import (
     is_missing,
     number_fault,
 )
-from posse.problems.tables.faults import BadRows
 from posse.problems.tables.mapping import as_flag, suggest_columns
+from posse.problems.tables.options import BadRows
 from posse.problems.tables.table import Block, Table
 
 Mask = NDArray[np.bool_]
 Values = NDArray[np.generic]
-"""Numbers, or numbers of words."""
+"""Numbers, or places of words in an index."""
+RowFaults = tuple[Mask, Callable[[int], Fault]]
+"""Bad rows of a block, and what is wrong with a row."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What the numbers of a column must be; a row with another number is bad."""
+    """A rule for the numbers of a column; a row with another number is bad."""
 
     fits: Callable[[Numbers], Mask]
+    """Returns which numbers keep the rule."""
     text: str
     """The rule in words, after "must"."""
     remedy: str = "Correct it."
+
+    def fault(self, values: Numbers) -> Callable[[int], Fault]:
+        """Return a function that tells what is wrong with a row."""
+        return lambda row: (f"must {self.text}, got {values[row]:.12g}", self.remedy)
 
 
 def within(low: float, high: float, remedy: str = "Correct it.") -> Rule:
@@ -55,21 +63,21 @@ class Column:
 
     name: str
     numbers: bool = False
-    """Whether it holds finite numbers; else words."""
+    """Whether it holds finite numbers; otherwise words."""
     rules: tuple[Rule, ...] = ()
     """Rules of its numbers."""
     check: Callable[[str], Fault | None] | None = None
-    """Returns what is wrong with a word."""
+    """Returns the fault of a word; None if there is none."""
     optional: bool = False
     gaps: bool = False
     """Whether a number may be missing; it is then NaN."""
     truth: bool = False
-    """Whether words such as yes and no are 1 and 0, in a column of such words alone."""
+    """Whether words such as yes and no are 1 and 0, if the column has only such words."""
 
     def word_fault(self, word: str) -> Fault | None:
-        """Return what is wrong with a word of this column."""
+        """Return the fault of a word of this column."""
         if not word:
-            return "is empty", "Fill it, or delete the row."
+            return "the cell is empty", "Fill it, or delete the row."
         return None if self.check is None else self.check(word)
 
 
@@ -89,7 +97,7 @@ def ratings(name: str, *rules: Rule) -> Column:
 
 
 def category(name: str, check: Callable[[str], Fault | None] | None = None) -> Column:
-    """Return a column of words, in which a cell such as N/A is bad."""
+    """Return a column of words; a cell such as N/A is bad."""
 
     def fault(word: str) -> Fault | None:
         if is_missing(word):
@@ -123,27 +131,38 @@ class Records:
     words: dict[str, Words]
     numbers: dict[str, Numbers]
     headers: dict[str, str]
-    """What the table calls each column."""
+    """Names of the columns in the table."""
 
     def __len__(self) -> int:
         return len(self.line)
 
     def place(self, row: int, column: str) -> str:
-        """Return what errors call a cell."""
+        """Return the words by which errors name a cell."""
         return f"{self.file}, row {self.line[row]}, column '{self.headers.get(column, column)}'"
+
+    def take(self, rows: NDArray[np.integer] | Mask) -> Records:
+        """Return some rows."""
+        return Records(
+            self.file,
+            self.line[rows],
+            {name: words.take(rows) for name, words in self.words.items()},
+            {name: values[rows] for name, values in self.numbers.items()},
+            self.headers,
+        )
 
     def check_distinct(self, column: str) -> None:
         """Raise if two rows have the same word."""
         entries = self.words[column]
-        if len(entries.distinct) == len(entries.code):
-            return
-        _, first = np.unique(entries.code, return_index=True)
-        row = int(np.setdiff1d(np.arange(len(entries.code)), first)[0])
-        raise DataError(
-            f"{self.place(row, column)}: '{entries[row]}' is on row "
-            f"{self.line[first[entries.code[row]]]} too. Keep one, or rename it.",
-            rule=f"problems.{_field(column)}.twice",
-        )
+        first = np.unique(entries.code, return_index=True)[1]
+        again = np.setdiff1d(np.arange(len(self)), first)
+        if len(again):
+            row = int(again[0])
+            earlier = self.line[first[entries.code[row]]]
+            raise DataError(
+                f"{self.place(row, column)}: '{entries[row]}' is on row {earlier} too. Keep one, "
+                "or rename it.",
+                rule=f"problems.{_field(column)}.twice",
+            )
 
 
 class ColumnError(DataError):
@@ -192,25 +211,26 @@ class Schema:
 
         Raises:
             ColumnError: It lacks a column that is not optional.
-            DataError: Rows are bad, and not to be dropped; or there are no rows.
+            DataError: Rows are bad, and the options do not drop them; or there are no rows.
         """
         headers = self.find(table)
-        readers = [
-            _Reader(column, headers[column.name], table)
-            for column in self.columns
-            if column.name in headers
+        columns = [column for column in self.columns if column.name in headers]
+        numbers = [
+            _NumberReader(column, headers[column.name], table)
+            for column in columns
+            if column.numbers
         ]
+        words = [
+            _WordReader(column, headers[column.name]) for column in columns if not column.numbers
+        ]
+        readers: list[_Reader] = [*words, *numbers]
+        readers.sort(key=lambda reader: columns.index(reader.column))
+        # A column may be read as numbers and as words; it then has no numbers in its source.
+        word_headers = {reader.header for reader in words}
+        holds_numbers = {reader.header: reader.header not in word_headers for reader in readers}
         bad = BadRows(table.name, table.options)
-        lines = []
-        hold_numbers: dict[str, bool] = {}
-        for each in readers:
-            hold_numbers[each.header] = hold_numbers.get(each.header, True) and each.column.numbers
-        for block in table.blocks(hold_numbers, bad):
-            good = _read_block(block, readers, bad)
-            block_lines = np.asarray(block.lines, np.int64)
-            lines.append(block_lines if good is None else block_lines[good])
-        count = sum(map(len, lines))
-        bad.settle(count)
+        lines = [_read_block(block, readers, bad) for block in table.blocks(holds_numbers, bad)]
+        bad.settle(sum(map(len, lines)))
         if not lines:
             raise DataError(
                 f"{table.name} has a header and no rows. Add one row for each value.",
@@ -219,8 +239,8 @@ class Schema:
         return Records(
             table.name,
             np.concatenate(lines),
-            {each.column.name: each.words() for each in readers if not each.column.numbers},
-            {each.column.name: each.values() for each in readers if each.column.numbers},
+            {reader.column.name: reader.words() for reader in words},
+            {reader.column.name: reader.numbers() for reader in numbers},
             headers,
         )
 
@@ -238,106 +258,120 @@ class Schema:
         )
 
 
-class _Reader:
+class _Reader(ABC):
     """Reads one column, block by block."""
 
-    def __init__(self, column: Column, header: str, table: Table) -> None:
+    def __init__(self, column: Column, header: str) -> None:
         self.column = column
         self.header = header
-        self._decimal = table.decimal
-        self._truth = column.truth and table.looks()[header].kind == "truth"
-        self._index = WordIndex(column.word_fault)
         self._parts: list[Values] = []
         self._dropped = False
 
+    @abstractmethod
     def read(self, cells: Cells) -> Values:
         """Read the cells of a block."""
-        if not self.column.numbers:
-            return cells.codes(self._index)
+
+    @abstractmethod
+    def faults(self, values: Values, cells: Cells) -> list[RowFaults]:
+        """Return the bad rows of a block."""
+
+    def keep(self, values: Values, good: Mask | None) -> None:
+        """Keep the good rows of a block; None if all are good."""
+        self._dropped |= good is not None
+        self._parts.append(values if good is None else values[good])
+
+    def _values(self) -> Values:
+        return self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
+
+
+class _NumberReader(_Reader):
+    """Reads a column of numbers."""
+
+    def __init__(self, column: Column, header: str, table: Table) -> None:
+        super().__init__(column, header)
+        self._decimal = table.decimal
+        self._truth = column.truth and table.looks()[header].kind == "truth"
+
+    def read(self, cells: Cells) -> Values:
+        """Read numbers; NaN where a cell has none."""
         values = cells.numbers(self._decimal)
         if self._truth:
             for row in np.flatnonzero(np.isnan(values)).tolist():
                 values[row] = TRUTH.get(cells.text(row).strip().lower(), np.nan)
         return values
 
-    def keep(self, values: Values, good: Mask | None) -> None:
-        """Keep the good rows of a block."""
-        self._dropped |= good is not None
-        self._parts.append(values if good is None else values[good])
-
-    def faults(self, values: Values, cells: Cells) -> list[tuple[Mask, Callable[[int], Fault]]]:
-        """Return masks of bad rows, each with what is wrong with a row."""
-        if self.column.numbers:
-            return self._number_faults(values.astype(np.float64, copy=False), cells)
-        word_faults = self._index.faults
-        if not word_faults:
-            return []
-        codes = values.astype(np.int64, copy=False)
-        return [(np.isin(codes, list(word_faults)), lambda row: word_faults[int(codes[row])])]
-
-    def _number_faults(
-        self, values: Numbers, cells: Cells
-    ) -> list[tuple[Mask, Callable[[int], Fault]]]:
-        bad = ~np.isfinite(values)
+    def faults(self, values: Values, cells: Cells) -> list[RowFaults]:
+        """Return the rows without a number, and those with a number that breaks a rule."""
+        numbers = values.astype(np.float64, copy=False)
+        finite = np.isfinite(numbers)
+        bad = ~finite
         if self.column.gaps:
             for row in np.flatnonzero(bad).tolist():
                 bad[row] = not is_missing(cells.text(row))
-        masks: list[tuple[Mask, Callable[[int], Fault]]] = []
-        if bad.any():
-            masks.append((bad, lambda row: number_fault(cells.text(row), self._decimal)))
+        faults = [(bad, lambda row: number_fault(cells.text(row), self._decimal))]
         for rule in self.column.rules:
-            broken = ~rule.fits(values) & np.isfinite(values)
-            if broken.any():
-                masks.append((broken, _rule_fault(rule, values)))
-        return masks
+            faults.append((finite & ~rule.fits(numbers), rule.fault(numbers)))
+        return [(mask, fault) for mask, fault in faults if mask.any()]
+
+    def numbers(self) -> Numbers:
+        """Return the numbers of all rows."""
+        return self._values().astype(np.float64, copy=False)
+
+
+class _WordReader(_Reader):
+    """Reads a column of words."""
+
+    def __init__(self, column: Column, header: str) -> None:
+        super().__init__(column, header)
+        self._index = WordIndex(column.word_fault)
+
+    def read(self, cells: Cells) -> Values:
+        """Read the number of each word in the index."""
+        return cells.codes(self._index)
+
+    def faults(self, values: Values, cells: Cells) -> list[RowFaults]:
+        """Return the rows whose word is bad."""
+        word_faults = self._index.faults
+        if not word_faults:
+            return []
+        bad = np.isin(values, list(word_faults))
+        return [(bad, lambda row: word_faults[int(values[row])])] if bad.any() else []
 
     def words(self) -> Words:
         """Return the words of all rows."""
-        code = self._whole().astype(np.int64, copy=False)
+        code = self._values().astype(np.int64, copy=False)
+        distinct = list(self._index)
         if not self._dropped:
-            return Words(tuple(self._index), code)
-        # Words of dropped rows are no words of the table.
+            return Words(tuple(distinct), code)
+        # The index has words of dropped rows too.
         used, first = np.unique(code, return_index=True)
         order = used[np.argsort(first)]
-        distinct = list(self._index)
         place = np.zeros(len(distinct), np.int64)
         place[order] = np.arange(len(order))
         return Words(tuple(distinct[number] for number in order), place[code])
 
-    def values(self) -> Numbers:
-        """Return the numbers of all rows."""
-        return self._whole().astype(np.float64, copy=False)
 
-    def _whole(self) -> Values:
-        return self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
-
-
-def _rule_fault(rule: Rule, values: Numbers) -> Callable[[int], Fault]:
-    return lambda row: (f"must {rule.text}, got {values[row]:.12g}", rule.remedy)
-
-
-def _read_block(block: Block, readers: Sequence[_Reader], bad: BadRows) -> Mask | None:
-    """Read a block; return its good rows, or None if all are good."""
+def _read_block(block: Block, readers: Sequence[_Reader], bad: BadRows) -> NDArray[np.int64]:
+    """Read a block; return the lines of its good rows."""
+    lines = np.asarray(block.lines, np.int64)
     values = [reader.read(block.cells[reader.header]) for reader in readers]
-    masks = [
-        (reader.header, mask, fault)
+    faults = [
+        (reader.header, *row_faults)
         for reader, column in zip(readers, values, strict=True)
-        for mask, fault in reader.faults(column, block.cells[reader.header])
+        for row_faults in reader.faults(column, block.cells[reader.header])
     ]
-    good = None
-    if masks or block.blank is not None:
-        good = np.ones(len(block.lines), np.bool_)
-        if block.blank is not None:
-            good &= ~block.blank
-        for header, mask, fault in masks:
+    good: Mask | None = None
+    if faults or block.blank is not None:
+        good = np.ones(len(lines), np.bool_) if block.blank is None else ~block.blank
+        for header, mask, fault in faults:
             for row in np.flatnonzero(mask & good).tolist():
                 problem, remedy = fault(row)
-                mark = " " if problem == "is empty" and remedy.startswith("Fill") else ": "
-                bad.add(int(block.lines[row]), f", column '{header}'{mark}{problem}", remedy)
+                bad.add(int(lines[row]), f", column '{header}': {problem}", remedy)
             good &= ~mask
+        lines = lines[good]
     for reader, column in zip(readers, values, strict=True):
         reader.keep(column, good)
-    return good
+    return lines
 
 
 def _field(column: str) -> str:

@@ -1,0 +1,58 @@
+"""Requirements of values, as lists: what must hold, and the error if it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core.errors import ConfigError, PosseError
+
+T = TypeVar("T")
+Place = tuple[int, ...]
+"""Indices of an entry of an array."""
+
+
+@dataclass(frozen=True)
+class Requirement(Generic[T]):
+    """What a value must fulfil."""
+
+    rule: str
+    """Rule of the error, such as `problems.owners.below-two`."""
+    holds: Callable[[T], object]
+    """Returns a true value if the requirement is fulfilled."""
+    text: Callable[[T], str]
+    """Returns the message of the error."""
+    error: type[PosseError] = ConfigError
+    field: str | None = None
+    """What the user must change, if it is not the field in `rule`."""
+
+
+def check_all(value: T, requirements: Iterable[Requirement[T]]) -> None:
+    """Raise the error of the first requirement that the value does not fulfil.
+
+    >>> even = Requirement("problems.side.odd", lambda n: n % 2 == 0, lambda n: f"{n} is odd.")
+    >>> check_all(3, [even])
+    Traceback (most recent call last):
+    ...
+    posse.core.errors.ConfigError: [P100] 3 is odd.
+    """
+    for requirement in requirements:
+        if not requirement.holds(value):
+            raise requirement.error(
+                requirement.text(value), rule=requirement.rule, field=requirement.field
+            )
+
+
+def check_entries(good: NDArray[np.bool_], error: Callable[[Place], PosseError]) -> None:
+    """Raise the error about the first entry of an array that is not good.
+
+    Args:
+        good: Which entries are good.
+        error: Makes the error from the place of the entry.
+    """
+    if not good.all():
+        raise error(tuple(np.argwhere(~good)[0].tolist()))
