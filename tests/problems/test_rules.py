@@ -278,10 +278,10 @@ BROKEN: dict[str, Callable[[Path], object]] = {
     "problems.first.no-client": lambda folder: PopulationSettings(first="no-*").world(
         images([2, 3])
     ),
-    "problems.images.lengths": idx_of_three_and_two,
+    "problems.mnist.lengths": idx_of_three_and_two,
     "problems.images.no-columns": parquet(image=[b"x"], other=["a"]),
     "problems.images.none": no_images,
-    "problems.images.not-encoded": parquet(image=[b"x"], label=["a"]),
+    "problems.images.not-an-image": parquet(image=[b"x"], label=["a"]),
     "problems.images.not-parquet": wrote("a", read_pictures, "r.parquet"),
     "problems.images.one-label": images_of_one_label,
     "problems.items.joined": wrote(
@@ -314,8 +314,6 @@ BROKEN: dict[str, Callable[[Path], object]] = {
     "problems.ratings.empty": lambda folder: Ratings(
         ("a",), np.zeros(0, np.int64), np.zeros(0), (0.0, 1.0), "nothing"
     ).means(3.0),
-    "problems.reviews.missing": lambda folder: read_reviews(folder / "none.json"),
-    "problems.reviews.not-readable": read_reviews,
     "problems.reviews.not-utf": wrote(b"{'a': '\xff'}\n", read_reviews),
     "problems.reward.no-ratings": arms(means=(0.1, 0.2), reward="rating"),
     "problems.row.not-split": wrote('item,rating\n"heat,4\n', arms_of(threshold=3)),

@@ -38,6 +38,7 @@ from posse.problems.datasets.reviews import (
     find_steam_reviews,
     read_reviews,
 )
+from posse.problems.requirements import check_entries
 from posse.problems.tables.options import ReadOptions
 from posse.problems.tables.schema import Column, Records, Schema, numbers, within, words
 from posse.problems.tables.table import open_table
@@ -56,9 +57,7 @@ def find_movielens(data_dir: FilePath | None = None) -> Path:
 
 
 def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
-    """Read any edition from its folder; arms are called by title, films come in the order of their
-    number.
-    """
+    """Read any edition from its folder. Items are in the order of their numbers, with titles as names."""
     folder = Path(folder)
     if (folder / ML_100K).is_file() and not (folder / "ratings.csv").is_file():
         return _read_oldest(folder, verify)
@@ -69,8 +68,10 @@ def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
 
 
 def _read_oldest(folder: Path, verify: bool) -> Ratings:
-    """Read ml-100k: u.data without a header, tabs between columns; u.item in Latin-1, bars between
-    24 columns.
+    """Read ml-100k.
+
+    u.data has tabs between columns, and u.item, in Latin-1, bars between 24 columns. Neither has a
+    header.
     """
     rated = read_known_text(folder / ML_100K, MOVIELENS_HOME, verify)
     header: Sequence[str] = ("userId", "movieId", "rating", "timestamp")
@@ -100,12 +101,6 @@ def _read(
     return Schema(*columns).read(table)
 
 
-def _names(table: Records, key: str, name: str) -> dict[str, str]:
-    """Return names by id; raise if an id is on two rows."""
-    table.check_distinct(key)
-    return {table.words[key][row]: table.words[name][row] for row in range(len(table))}
-
-
 def _by_number(table: Records, column: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """Put numbered items in the order of their numbers.
 
@@ -113,14 +108,15 @@ def _by_number(table: Records, column: str) -> tuple[tuple[str, ...], NDArray[np
         Their ids, and the place of each row's item.
     """
     ids = table.words[column]
-    for code, item in enumerate(ids.distinct):
-        if not (item.isascii() and item.isdecimal()):
-            row = int(np.argmax(ids.code == code))
-            raise DataError(
-                f"{table.place(row, column)}: '{item}' is not a whole number. Number the items 1, "
-                "2, ...",
-                rule="problems.item.not-a-number",
-            )
+    numbered = np.array([item.isascii() and item.isdecimal() for item in ids.distinct])
+    check_entries(
+        numbered[ids.code],
+        lambda row: DataError(
+            f"{table.place(row[0], column)}: '{ids[row[0]]}' is not a whole number. Number the "
+            "items 1, 2, ...",
+            rule="problems.item.not-a-number",
+        ),
+    )
     order = sorted(range(len(ids.distinct)), key=lambda code: int(ids.distinct[code]))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -136,12 +132,21 @@ def _rated(
     scale: tuple[float, float],
     source: str,
 ) -> Ratings:
-    """Ratings whose columns are users, numbered items and values; names of the items are in another
-    table.
+    """Return ratings of numbered items.
+
+    Args:
+        table: Columns of users, items and values.
+        value: The column of values.
+        titles: Columns of items and their names.
+        name: The column of names.
+        noun: The name of an item without a name, before its number.
+        scale: Least and largest value.
+        source: Where the ratings come from.
     """
     user, number = table.words
     items, item = _by_number(table, number)
-    names = _names(titles, number, name)
+    titles.check_distinct(number)
+    names = {titles.words[number][row]: titles.words[name][row] for row in range(len(titles))}
     return Ratings(
         items,
         item,
@@ -149,7 +154,7 @@ def _rated(
         scale,
         source,
         user=table.words[user].code,
-        names=tuple(names.get(one, f"{noun} {one}") for one in items),
+        names=tuple(names.get(each, f"{noun} {each}") for each in items),
     )
 
 
@@ -174,22 +179,24 @@ def read_jester(path: FilePath, verify: bool = True) -> Ratings:
     table = Schema(*map(numbers, header)).read(opened)
     matrix = np.stack([table.numbers[joke] for joke in JOKES], axis=1)
     rated = matrix != MISSING
-    wrong = np.argwhere(rated & (np.abs(matrix) > JESTER_SCALE[1]))
-    if len(wrong):
-        row, joke = wrong[0]
-        raise DataError(
-            f"{table.place(row, JOKES[joke])}: must be in [-10, 10], or 99 for a missing rating, "
-            f"got {matrix[row, joke]:g}. Correct it.",
+    check_entries(
+        ~rated | (np.abs(matrix) <= JESTER_SCALE[1]),
+        lambda cell: DataError(
+            f"{table.place(cell[0], JOKES[cell[1]])}: must be in [-10, 10], or 99 for a missing "
+            f"rating, got {matrix[cell]:g}. Correct it.",
             rule="problems.jester.out-of-range",
-        )
-    miscounted = np.flatnonzero(rated.sum(axis=1) != table.numbers["count"])
-    if len(miscounted):
-        row = int(miscounted[0])
-        raise DataError(
-            f"{table.place(row, 'count')}: says {table.numbers['count'][row]:g} ratings, "
-            f"the row has {rated[row].sum()}. Correct the count; 99 marks a missing rating.",
+        ),
+    )
+    counts = rated.sum(axis=1)
+    check_entries(
+        counts == table.numbers["count"],
+        lambda row: DataError(
+            f"{table.place(row[0], 'count')}: must be the number of ratings in the row, "
+            f"{counts[row]}, got {table.numbers['count'][row]:g}. Correct it; 99 marks a missing "
+            "rating.",
             rule="problems.jester.count",
-        )
+        ),
+    )
     user, item = np.nonzero(rated)
     items = tuple(joke.removeprefix("joke ") for joke in JOKES)
     return Ratings(
@@ -205,8 +212,7 @@ def _jester_document(path: Path, verify: bool) -> Document:
     if len(tables) != 1:
         raise DataError(
             f"{path} holds {len(tables)} csv files ({', '.join(sorted(tables)) or 'none'}), "
-            "expected 1. "
-            "Save the spreadsheet in it as jester-data-1.csv, and give that file.",
+            "expected 1. Save the spreadsheet in it as jester-data-1.csv, and give that file.",
             rule="problems.jester.not-one-table",
         )
     return next(iter(tables.values()))
@@ -231,26 +237,39 @@ def read_steam(path: FilePath, table: Table = "plays", verify: bool = True) -> R
     """Read plays or purchases from a zip, from a folder, or from steam-200k.csv."""
     check.one_of(TABLES, table=table)
     path = Path(path)
-    if path.is_dir():
-        if (path / _SINGLE).exists() and not (path / _STEAM_FILES[table][0]).exists():
-            return _single(read_known_text(path / _SINGLE, STEAM_HOME, verify), table)
-        return _pair(lambda file: read_known_text(path / file, STEAM_HOME, verify), table)
-    if path.suffix.lower() != ".zip":
-        return _single(read_known_text(path, STEAM_HOME, verify), table)
-    inside = unzip(str(path), read_known(path, STEAM_HOME, verify))
-    if _SINGLE in inside:
-        return _single(inside[_SINGLE], table)
-    return _pair(lambda file: _member(path, inside, file), table)
+    documents = _SteamFiles(path, verify)
+    if documents.has(_SINGLE) and not documents.has(_STEAM_FILES[table][0]):
+        return _single(documents.open(_SINGLE), table)
+    return _pair(documents.open, table)
 
 
-def _member(path: Path, inside: dict[str, Document], file: str) -> Document:
-    if file not in inside:
-        raise DataError(
-            f"{path} holds no {file} (it holds: {', '.join(sorted(inside)) or 'no table'}). Get it "
-            f"from {STEAM_HOME}.",
-            rule="problems.steam.member-missing",
-        )
-    return inside[file]
+class _SteamFiles:
+    """Files in a zip or a folder; a path of another kind is the single file."""
+
+    def __init__(self, path: Path, verify: bool) -> None:
+        self._path = path
+        self._verify = verify
+        self._members: dict[str, Document] | None = None
+        if path.suffix.lower() == ".zip":
+            self._members = unzip(str(path), read_known(path, STEAM_HOME, verify))
+        elif not path.is_dir():
+            self._members = {_SINGLE: read_known_text(path, STEAM_HOME, verify)}
+
+    def has(self, file: str) -> bool:
+        """Return whether there is a file."""
+        return (self._path / file).exists() if self._members is None else file in self._members
+
+    def open(self, file: str) -> Document:
+        """Return a file."""
+        if self._members is None:
+            return read_known_text(self._path / file, STEAM_HOME, self._verify)
+        if file not in self._members:
+            raise DataError(
+                f"{self._path} holds no {file} (it holds: {', '.join(sorted(self._members))}). Get "
+                f"it from {STEAM_HOME}.",
+                rule="problems.steam.member-missing",
+            )
+        return self._members[file]
 
 
 def _pair(document: Callable[[str], Document], table: str) -> Ratings:
@@ -268,24 +287,25 @@ def _single(document: Document, table: str) -> Ratings:
     columns = (*map(words, header[:3]), numbers("value", within(0.0, np.inf)))
     rows = _read(document, *columns, delimiter=",", header=header)
     behaviour = rows.words["behaviour"]
-    unknown = [word for word in behaviour.distinct if word not in _BEHAVIOUR.values()]
-    if unknown:
-        row = int(np.argmax(behaviour.code == behaviour.distinct.index(unknown[0])))
-        raise DataError(
-            f"{rows.place(row, 'behaviour')}: must be 'play' or 'purchase', got '{unknown[0]}'. "
-            "Correct it.",
+    check_entries(
+        np.isin(behaviour.distinct, list(_BEHAVIOUR.values()))[behaviour.code],
+        lambda row: DataError(
+            f"{rows.place(row[0], 'behaviour')}: must be 'play' or 'purchase', got "
+            f"'{behaviour[row[0]]}'. Correct it.",
             rule="problems.steam.behaviour",
-        )
+        ),
+    )
     if _BEHAVIOUR[table] not in behaviour.distinct:
         raise DataError(
             f"{document.name} has no row of '{_BEHAVIOUR[table]}'. Ask for the other table.",
             rule="problems.steam.no-row",
         )
-    chosen = behaviour.code == behaviour.distinct.index(_BEHAVIOUR[table])
-    codes, item = np.unique(rows.words["game"].code[chosen], return_inverse=True)
-    value = rows.numbers["value"][chosen]
-    items = tuple(rows.words["game"].distinct[code] for code in codes)
-    scale, user = (0.0, float(value.max())), rows.words["user"].code[chosen]
+    chosen = rows.take(behaviour.code == behaviour.distinct.index(_BEHAVIOUR[table]))
+    codes, item = np.unique(chosen.words["game"].code, return_inverse=True)
+    value = chosen.numbers["value"]
+    items = tuple(chosen.words["game"].distinct[code] for code in codes)
+    scale = (0.0, float(value.max()))
+    user = chosen.words["user"].code
     return Ratings(items, item, value, scale, f"Steam {table}", user=user)
 
 
@@ -296,8 +316,8 @@ class Dataset:
     name: str
     description: str
     reader: Callable[[Path, bool, str | None], Ratings]
-    """Reads the file that `finder` found, by (file, verify, where): with `verify` a known file must
-    have its known digest, and records must pass `where`.
+    """Reads the file of `finder`, by (file, verify, where). With `verify`, a known file must have its
+    known digest. Records must pass `where`.
     """
     threshold: float
     minimum: int
@@ -315,7 +335,7 @@ class Dataset:
 
 
 RENAMED = {"steam": "steam-hours"}
-"""What data sets were called before."""
+"""New names of data sets, by the old ones."""
 
 DATASETS: dict[str, Dataset] = {
     dataset.name: dataset
@@ -356,9 +376,8 @@ DATASETS: dict[str, Dataset] = {
         Dataset(
             "steam-reviews",
             "7.8 million reviews of games with hours played; an arm pays for more than 5 hours",
-            lambda file, verify, where: read_reviews(
-                file, where
-            ),  # no digest of these files is known
+            # No digest of these files is known.
+            lambda file, verify, where: read_reviews(file, where),
             threshold=5.0,
             minimum=50,
             source=STEAM_REVIEWS_HOME,
@@ -369,9 +388,8 @@ DATASETS: dict[str, Dataset] = {
             "google-local",
             "reviews of places, 1 to 5 stars, of 2018 or of a state in 2021; an arm pays for 4 or "
             "more",
-            lambda file, verify, where: read_reviews(
-                file, where
-            ),  # no digest of these files is known
+            # No digest of these files is known.
+            lambda file, verify, where: read_reviews(file, where),
             threshold=3.5,
             minimum=50,
             source=GOOGLE_HOME,
@@ -406,11 +424,10 @@ def load(
 
 
 def check_renamed(name: object) -> None:
-    """Refuse an old name with the new one."""
+    """Raise if a name is an old one, with the new name."""
     if isinstance(name, str) and name in RENAMED:
         raise DataError(
             f"'{name}' is called '{RENAMED[name]}' now: it holds hours played. Write "
-            f"'{RENAMED[name]}', or "
-            "'steam-reviews' for the reviews of the published demo.",
+            f"'{RENAMED[name]}', or 'steam-reviews' for the reviews of the published demo.",
             rule="problems.data.renamed",
         )

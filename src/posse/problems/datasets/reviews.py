@@ -157,31 +157,32 @@ def records(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, S
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line that is not blank."""
-    with file_errors(path), path.open("rb") as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
     number = 0
-    try:
-        with file_errors(path), gzip.open(path) if packed else path.open("rb") as stream:
-            while line := stream.readline(LONGEST):
-                number += 1
-                if len(line) == LONGEST:
-                    raise DataError(
-                        f"{path.name}, line {number} is longer than {LONGEST >> 20} MB: not a "
-                        "record.",
-                        rule="problems.reviews.line-too-long",
-                    )
-                if line.strip():
-                    yield number, line.decode("utf-8")
-    except UnicodeDecodeError:
-        raise DataError(
-            f"{path.name}, line {number} is not UTF-8. Download it again.",
-            rule="problems.reviews.not-utf",
-        ) from None
-    except (EOFError, zlib.error) as error:
-        raise DataError(
-            f"{path.name} is not a whole gzip file ({error}). Download it again.",
-            rule="problems.reviews.not-gzip",
-        ) from None
+    with file_errors(path):
+        try:
+            with path.open("rb") as raw:
+                packed = raw.read(2) == b"\x1f\x8b"
+            with gzip.open(path) if packed else path.open("rb") as stream:
+                while line := stream.readline(LONGEST):
+                    number += 1
+                    if len(line) == LONGEST:
+                        raise DataError(
+                            f"{path.name}, line {number} is longer than {LONGEST >> 20} MB: not a "
+                            "record.",
+                            rule="problems.reviews.line-too-long",
+                        )
+                    if line.strip():
+                        yield number, line.decode("utf-8")
+        except UnicodeDecodeError:
+            raise DataError(
+                f"{path.name}, line {number} is not UTF-8. Download it again.",
+                rule="problems.reviews.not-utf",
+            ) from None
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(
+                f"{path.name} is not a whole gzip file ({error}). Download it again.",
+                rule="problems.reviews.not-gzip",
+            ) from None
 
 
 def _is_json(line: str) -> bool:
