@@ -490,7 +490,7 @@ JOKES = "1,7.5" + ",99" * 99 + "\n"
         ),
         (
             JOKES + "2,99,3" + ",99" * 98 + "\n",
-            "row 2, column 'count': says 2 ratings, the row has 1",
+            "row 2, column 'count': must be the number of ratings in the row, 1, got 2",
         ),
         (JOKES + "1,7.5\n", "row 2, column 3: expected 101 columns"),
     ],

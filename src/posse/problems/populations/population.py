@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,23 +19,22 @@ from posse.core.check import first_repeated
 from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.draws import CAP, words
 from posse.problems.populations.ragged import Ragged, largest_step, release, rows_between
+from posse.problems.requirements import Requirement, check_all, check_entries
 
 Dense = NDArray[np.uint8] | NDArray[np.float32]
 
 
 class Bag(NamedTuple):
-    """Bags of words, padded: word numbers (clients, pad, width), and weights of norm 1 over a bag,
-    0 in the padding.
-    """
+    """Padded bags of words."""
 
     words: NDArray[np.int32]
+    """(clients, pad, width): numbers of words."""
     weights: NDArray[np.float32]
+    """Weights of the words, of norm 1 over a bag; 0 in the padding."""
 
 
 class Cohort(NamedTuple):
-    """Padded arrays of some clients; whatever stands where `mask` is False is 0 and means
-    nothing.
-    """
+    """Padded arrays of some clients. Entries are 0 and mean nothing where `mask` is False."""
 
     x: Dense | Bag
     """(clients, pad, ...) as stored, or bags."""
@@ -46,9 +45,7 @@ class Cohort(NamedTuple):
 
 
 class Scaling(NamedTuple):
-    """How features were brought to mean 0 and standard deviation 1: (x - shift) / spread, by
-    feature.
-    """
+    """Constants that scale features to mean 0 and standard deviation 1: (x - shift) / spread."""
 
     shift: tuple[float, ...]
     spread: tuple[float, ...]
@@ -103,72 +100,25 @@ class Population:
     vocabulary: tuple[str, ...] = ()
     """Words by number, for bags."""
     largest: int = -1
-    """Samples of the largest client; found by one pass if left out."""
+    """Samples of the largest client; computed in one pass if left out."""
     checked: bool = False
-    """Contents were checked before, when they were written; else every value is looked at now."""
+    """Whether the contents were checked when they were written; otherwise they are checked now."""
     features: tuple[str, ...] = ()
     """Names of the numbers of an input where they come from a table, as `age` or `town=Bern`."""
     scaling: Scaling | None = None
-    """How inputs were scaled; none where they are as given."""
+    """Scaling of the inputs; None if they are not scaled."""
 
     def __post_init__(self) -> None:
         for name in ("offsets", "inputs", "labels"):
-            if isinstance(value := getattr(self, name), list):
+            value = getattr(self, name)
+            if isinstance(value, list):
                 object.__setattr__(self, name, np.asarray(value))
-        self._check_sizes()
+        check_all(self, _POPULATION)
         if self.largest < 0:
             object.__setattr__(self, "largest", largest_step(self.offsets))
         if not self.checked:
             self.check()
             object.__setattr__(self, "checked", True)
-
-    def _check_sizes(self) -> None:
-        """Raise if arrays do not belong together."""
-        arms = self.arms
-        offsets = self.offsets
-        inputs = len(self.inputs)
-        labels = len(self.labels)
-        if len(arms) < 2:
-            raise DataError(
-                f"a bandit needs at least 2 arms, got {len(arms)}. Add another.",
-                rule="problems.population.too-few-arms",
-            )
-        twice = first_repeated(arms)
-        if twice is not None:
-            raise DataError(
-                f"arm names must differ, got '{twice}' twice. Rename one.",
-                rule="problems.population.arms-twice",
-            )
-        if offsets.ndim != 1 or len(offsets) < 2:
-            raise DataError(
-                f"a population needs a client, got offsets of shape {offsets.shape}. Give clients + 1 "
-                "offsets.",
-                rule="problems.population.no-client",
-            )
-        if len(offsets) - 1 > MOST_CLIENTS:
-            raise DataError(
-                f"a population has at most 2^24 clients, got {len(offsets) - 1}. Split it.",
-                rule="problems.population.too-many-clients",
-            )
-        if inputs != labels or int(offsets[0]) != 0 or int(offsets[-1]) != inputs:
-            raise DataError(
-                f"every sample must have an input, a label and a client, got {inputs} inputs, {labels} "
-                "labels and offsets "
-                f"from {offsets[0]} to {offsets[-1]}. Match them.",
-                rule="problems.population.lengths",
-            )
-        if self.bags and not self.vocabulary:
-            raise DataError(
-                "bags of words need a vocabulary, got none. Name the words, in the order of their "
-                "numbers.",
-                rule="problems.population.no-vocabulary",
-            )
-        if self.names is not None and len(self.names) != self.clients:
-            raise DataError(
-                f"names must be one per client, got {len(self.names)} for {self.clients}. Match "
-                "them.",
-                rule="problems.population.names-number",
-            )
 
     @property
     def clients(self) -> int:
@@ -191,27 +141,26 @@ class Population:
         return isinstance(self.labels, Ragged)
 
     def check(self) -> None:
-        """Look at every value: labels outside the arms, clients without samples, numbers that are
-        not finite.
-        """
-        empty = np.flatnonzero(np.diff(self.offsets) == 0)
-        if len(empty):
-            raise DataError(
-                f"every client must have a sample, got none for {self.client_name(int(empty[0]))}. "
+        """Check every value: labels are arms, clients have samples, numbers are finite."""
+        check_entries(
+            np.diff(self.offsets) != 0,
+            lambda client: DataError(
+                f"every client must have a sample, got none for {self.client_name(client[0])}. "
                 "Leave it out.",
                 rule="problems.population.client-without-sample",
-            )
+            ),
+        )
         check_inputs(self.inputs, len(self.vocabulary))
         check_labels(self.labels, len(self.arms))
 
     def client_name(self, client: int) -> str:
-        """Name of a client."""
+        """Return the name of a client."""
         if self.names is None:
             return f"client-{client + 1}"
         return self.names.row(client).astype(np.uint8).tobytes().decode()
 
     def part(self, low: int, high: int) -> Population:
-        """View clients low ... high - 1 as a population."""
+        """Return clients low ... high - 1 as a population, without a copy."""
         first, last = int(self.offsets[low]), int(self.offsets[high])
         return replace(
             self,
@@ -224,10 +173,10 @@ class Population:
         )
 
     def sizes(self, clients: ArrayLike | None = None) -> NDArray[np.int64]:
-        """Samples of each client, or of some."""
+        """Return the number of samples of each client, or of some clients."""
         if clients is None:
             return np.diff(self.offsets)
-        chosen = self._known(clients)
+        chosen = self._check_clients(clients)
         return np.asarray(self.offsets[chosen + 1]) - np.asarray(self.offsets[chosen])
 
     def gather(
@@ -239,29 +188,36 @@ class Population:
         seed: int | None = None,
         width: int | None = None,
     ) -> Cohort:
-        """Gather a cohort, padded to `pad` samples a client; O(clients pad) numbers are copied.
+        """Gather a cohort; O(clients pad) numbers are copied.
 
-        A client with more samples than `pad` is an error, unless `cap` keeps at most so many of
-        each client: its first ones, or with a `seed` a random set that depends on (seed, client)
-        alone. Bags are padded to `width` words (the longest of the population if left out).
+        Args:
+            clients: Numbers of the clients.
+            pad: Samples to which each client is padded. A client with more samples is an error,
+                unless there is a `cap`.
+            cap: Most samples of a client. It keeps its first ones, or with a `seed` a random set
+                that depends only on (seed, client).
+            seed: Seed of the random sets.
+            width: Words to which bags are padded; by default the longest of the population.
         """
-        chosen = self._known(clients)
+        chosen = self._check_clients(clients)
         if pad < 1 or (cap is not None and not 1 <= cap <= pad):
             raise ConfigError(
                 f"pad must be at least 1 and cap in [1, pad], got pad {pad} and cap {cap}. Change "
                 "them.",
                 rule="problems.pad.out-of-range",
             )
-        start, size = np.asarray(self.offsets[chosen]), self.sizes(chosen)
+        start = np.asarray(self.offsets[chosen])
+        size = self.sizes(chosen)
         used = size if cap is None else np.minimum(size, cap)
-        if (used > pad).any():
-            worst = int(size.argmax())
-            raise DataError(
+        check_entries(
+            used <= pad,
+            lambda client: DataError(
                 f"every client of a cohort must fit its padding of {pad} samples, got "
-                f"{size[worst]} of "
-                f"{self.client_name(int(chosen[worst]))}. Pad to {self.largest}, or give a cap.",
+                f"{size[client]} of {self.client_name(int(chosen[client]))}. Pad to "
+                f"{self.largest}, or give a cap.",
                 rule="problems.pad.too-small",
-            )
+            ),
+        )
         mask = np.arange(pad) < used[:, None]
         rows = np.where(mask, start[:, None] + np.arange(pad), start[:, None])
         if seed is not None and cap is not None:
@@ -275,10 +231,9 @@ class Population:
         self, rows: NDArray[np.int64], mask: NDArray[np.bool_], width: int | None
     ) -> Dense | Bag:
         if not isinstance(self.inputs, Ragged):
-            x: Any = np.array(self.inputs[rows])
-            x[~mask] = 0
-            dense: Dense = x
-            return dense
+            samples: Dense = np.array(self.inputs[rows])
+            samples[~mask] = 0
+            return samples
         wide = max(1, self.inputs.longest if width is None else width)
         words, real = self.inputs.padded(rows, wide)
         weights = self.inputs.padded_counts(rows, wide) * mask[..., None]
@@ -297,31 +252,97 @@ class Population:
         y[client, sample, tags[client, sample, place]] = 1
         return y
 
-    def _known(self, clients: ArrayLike) -> NDArray[np.int64]:
+    def _check_clients(self, clients: ArrayLike) -> NDArray[np.int64]:
+        """Return numbers of clients; raise if there is no client of a number."""
         chosen = np.atleast_1d(np.asarray(clients, np.int64))
-        wrong = np.flatnonzero((chosen < 0) | (chosen >= self.clients))
-        if len(wrong):
-            raise ConfigError(
-                f"clients must be in [0, {self.clients}), got {chosen[wrong[0]]}. Number them from "
-                "0.",
+        check_entries(
+            (chosen >= 0) & (chosen < self.clients),
+            lambda place: ConfigError(
+                f"clients must be in [0, {self.clients}), got {chosen[place]}. Number them from 0.",
                 rule="problems.clients.out-of-population",
-            )
+            ),
+        )
         return chosen
 
-    def describe(self) -> dict[str, Any]:
-        """What a record keeps of the population."""
+    def describe(self) -> dict[str, object]:
+        """Return what a record stores of the population."""
         return {
             "name": self.name,
             "clients": self.clients,
             "samples": self.samples,
             "largest": self.largest,
             "arms": list(self.arms),
-            "inputs": "bags of words"
-            if isinstance(self.inputs, Ragged)
-            else list(self.inputs.shape[1:]),
+            "inputs": "bags of words" if self.bags else list(np.shape(self.inputs)[1:]),
             "vocabulary": len(self.vocabulary),
             "multilabel": self.multilabel,
         }
+
+
+_POPULATION: tuple[Requirement[Population], ...] = (
+    Requirement(
+        "problems.population.too-few-arms",
+        lambda population: len(population.arms) >= 2,
+        lambda population: (
+            f"a bandit needs at least 2 arms, got {len(population.arms)}. Add another."
+        ),
+        DataError,
+    ),
+    Requirement(
+        "problems.population.arms-twice",
+        lambda population: len(set(population.arms)) == len(population.arms),
+        lambda population: (
+            f"arm names must differ, got '{first_repeated(population.arms)}' twice. Rename one."
+        ),
+        DataError,
+    ),
+    Requirement(
+        "problems.population.no-client",
+        lambda population: population.offsets.ndim == 1 and len(population.offsets) >= 2,
+        lambda population: (
+            f"a population needs a client, got offsets of shape {population.offsets.shape}. Give "
+            "clients + 1 offsets."
+        ),
+        DataError,
+    ),
+    Requirement(
+        "problems.population.too-many-clients",
+        lambda population: population.clients <= MOST_CLIENTS,
+        lambda population: (
+            f"a population has at most 2^24 clients, got {population.clients}. Split it."
+        ),
+        DataError,
+    ),
+    Requirement(
+        "problems.population.lengths",
+        lambda population: int(population.offsets[0]) == 0
+        and int(population.offsets[-1]) == len(population.inputs) == len(population.labels),
+        lambda population: (
+            "every sample must have an input, a label and a client, got "
+            f"{len(population.inputs)} inputs, {len(population.labels)} labels and offsets from "
+            f"{population.offsets[0]} to {population.offsets[-1]}. Match them."
+        ),
+        DataError,
+    ),
+    Requirement(
+        "problems.population.no-vocabulary",
+        lambda population: population.vocabulary or not population.bags,
+        lambda population: (
+            "bags of words need a vocabulary, got none. Name the words, in the order of their "
+            "numbers."
+        ),
+        DataError,
+    ),
+    Requirement(
+        "problems.population.names-number",
+        lambda population: population.names is None
+        or len(population.names) == population.clients,
+        lambda population: (
+            f"names must be one per client, got {len(population.names or ())} for "
+            f"{population.clients}. Match them."
+        ),
+        DataError,
+    ),
+)
 
 
 def standardised(population: Population) -> Population:
@@ -330,17 +351,18 @@ def standardised(population: Population) -> Population:
     Features of 0 and 1 alone, as of words, and those that never change stay as they are.
 
     >>> rows = np.array([[60_000, 1], [80_000, 0]], np.float32)
-    >>> made = standardised(
+    >>> scaled = standardised(
     ...     Population("two", ("a", "b"), [0, 1, 2], rows, np.array([0, 1], np.int32))
     ... )
-    >>> made.inputs.tolist(), made.scaling
+    >>> scaled.inputs.tolist(), scaled.scaling
     ([[-1.0, 1.0], [1.0, 0.0]], Scaling(shift=(70000.0, 0.0), spread=(10000.0, 1.0)))
     """
     rows = np.asarray(population.inputs, np.float64)
     spread = rows.std(axis=0)
     unscaled = (spread == 0) | ((rows == 0) | (rows == 1)).all(axis=0)
-    shift, spread = np.where(unscaled, 0.0, rows.mean(axis=0)), np.where(unscaled, 1.0, spread)
-    scaling = Scaling(tuple(shift.tolist()), tuple(spread.tolist()))
+    shift = np.where(unscaled, 0.0, rows.mean(axis=0))
+    spread = np.where(unscaled, 1.0, spread)
+    scaling = Scaling.of(shift, spread)
     return replace(
         population, inputs=scaling(rows).astype(np.float32), scaling=scaling, checked=False
     )
@@ -351,7 +373,7 @@ def _flat(values: NDArray[np.generic] | Ragged) -> tuple[NDArray[np.generic], ..
 
 
 def _some(size: int, cap: int, seed: int, client: int) -> NDArray[np.int64]:
-    """Which `cap` of `size` samples a client keeps, in their own order."""
+    """Return the `cap` of `size` samples that a client keeps, in their own order."""
     first, _ = words(seed, CAP, client, np.arange(size))
     return np.sort(np.argsort(first, kind="stable")[:cap])
 
@@ -363,7 +385,7 @@ MOST_CLIENTS = 1 << 24
 
 
 def check_inputs(inputs: NDArray[np.uint8] | NDArray[np.float32] | Ragged, vocabulary: int) -> None:
-    """Refuse numbers that are not finite, and words outside the vocabulary."""
+    """Raise if numbers are not finite, or words are not in the vocabulary."""
     if isinstance(inputs, Ragged):
         _within(inputs.values, vocabulary, "words", "the vocabulary")
         return
@@ -375,18 +397,19 @@ def check_inputs(inputs: NDArray[np.uint8] | NDArray[np.float32] | Ragged, vocab
             rule="problems.population.wrong-type",
         )
     for low in range(0, len(inputs), _CHUNK):
-        wrong = np.argwhere(~np.isfinite(inputs[low : low + _CHUNK]))
-        if len(wrong):
-            value = inputs[low : low + _CHUNK][tuple(wrong[0])]
-            raise DataError(
-                f"inputs must be finite numbers, got {value} in sample {low + wrong[0][0] + 1}. "
-                "Correct it, or leave the sample out.",
+        part = inputs[low : low + _CHUNK]
+        check_entries(
+            np.isfinite(part),
+            lambda place, part=part, low=low: DataError(
+                f"inputs must be finite numbers, got {part[place]} in sample "
+                f"{low + place[0] + 1}. Correct it, or leave the sample out.",
                 rule="problems.population.not-finite",
-            )
+            ),
+        )
 
 
 def check_labels(labels: NDArray[np.int32] | Ragged, arms: int) -> None:
-    """Refuse labels that are not arms."""
+    """Raise if labels are not arms."""
     _within(labels.values if isinstance(labels, Ragged) else labels, arms, "labels", "the arms")
 
 
@@ -398,11 +421,11 @@ def _within(values: NDArray[np.integer], count: int, what: str, whose: str) -> N
         )
     for low in range(0, len(values), 64 * _CHUNK):
         part = values[low : low + 64 * _CHUNK]
-        wrong = np.flatnonzero((part < 0) | (part >= count))
-        if len(wrong):
-            raise DataError(
-                f"{what} must be in [0, {count}), the number of {whose}, got {part[wrong[0]]} at "
-                "position "
-                f"{low + wrong[0] + 1}. Correct it, or leave the sample out.",
+        check_entries(
+            (part >= 0) & (part < count),
+            lambda place, part=part, low=low: DataError(
+                f"{what} must be in [0, {count}), the number of {whose}, got {part[place]} at "
+                f"position {low + place[0] + 1}. Correct it, or leave the sample out.",
                 rule="problems.population.out-of-range",
-            )
+            ),
+        )

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from posse.core.errors import DataError
+from posse.problems.requirements import Requirement, check_all, check_entries
 
 _CHUNK = 1 << 18
 
@@ -39,26 +40,7 @@ class Ragged:
     """Length of the longest row; found by one pass if left out."""
 
     def __post_init__(self) -> None:
-        if self.offsets.ndim != 1 or not len(self.offsets):
-            raise DataError(
-                f"offsets must be a list that starts at 0, got shape {self.offsets.shape}. Add the "
-                "0.",
-                rule="problems.ragged.not-a-list",
-            )
-        if int(self.offsets[0]) != 0 or int(self.offsets[-1]) != len(self.values):
-            raise DataError(
-                f"offsets must run from 0 to the {len(self.values)} values, got {self.offsets[0]} "
-                "to "
-                f"{self.offsets[-1]}. Give one offset a row and the end.",
-                rule="problems.ragged.not-to-end",
-            )
-        if self.counts is not None and len(self.counts) != len(self.values):
-            raise DataError(
-                f"counts must be one per value, got {len(self.counts)} for {len(self.values)}. "
-                "Match "
-                "them.",
-                rule="problems.ragged.counts",
-            )
+        check_all(self, _RAGGED)
         if self.longest < 0:
             object.__setattr__(self, "longest", largest_step(self.offsets))
 
@@ -79,18 +61,17 @@ class Ragged:
     def where(
         self, rows: NDArray[np.int64], width: int
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Give positions in the flat arrays, (*rows, width), and which of them belong to the
-        row.
-        """
+        """Return positions in the flat arrays, (*rows, width), and which belong to the row."""
         start = np.asarray(self.offsets[rows])
         length = np.asarray(self.offsets[rows + 1]) - start
-        over = np.flatnonzero(length.ravel() > width)
-        if len(over):
-            raise DataError(
-                f"a row must fit its width {width}, got {length.ravel()[over[0]]} values in row "
-                f"{rows.ravel()[over[0]]}. Widen it to {self.longest}.",
+        check_entries(
+            length <= width,
+            lambda place: DataError(
+                f"a row must fit its width {width}, got {length[place]} values in row "
+                f"{rows[place]}. Widen it to {self.longest}.",
                 rule="problems.ragged.too-wide",
-            )
+            ),
+        )
         column = np.arange(width)
         mask = column < length[..., None]
         return np.where(mask, start[..., None] + column, 0), mask
@@ -98,18 +79,19 @@ class Ragged:
     def padded(
         self, rows: NDArray[np.int64], width: int
     ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """Give rows padded with 0, (*rows, width), and which values are real. A row too long is an
-        error.
+        """Return rows padded with 0, (*rows, width), and which values are real.
+
+        A longer row is an error.
         """
         where, mask = self.where(rows, width)
-        return _taken(self.values, where, mask).astype(np.int32), mask
+        return _values_at(self.values, where, mask).astype(np.int32), mask
 
     def padded_counts(self, rows: NDArray[np.int64], width: int) -> NDArray[np.float32]:
-        """Give how often each value of `padded` is in its row; 0 in the padding."""
+        """Return how often each value of `padded` is in its row; 0 in the padding."""
         where, mask = self.where(rows, width)
         if self.counts is None:
             return mask.astype(np.float32)
-        return _taken(self.counts, where, mask).astype(np.float32)
+        return _values_at(self.counts, where, mask).astype(np.float32)
 
     def take(self, rows: ArrayLike) -> Ragged:
         """Copy some rows, in the order given."""
@@ -135,6 +117,36 @@ class Ragged:
         )
 
 
+_RAGGED: tuple[Requirement[Ragged], ...] = (
+    Requirement(
+        "problems.ragged.not-a-list",
+        lambda rows: rows.offsets.ndim == 1 and len(rows.offsets),
+        lambda rows: (
+            f"offsets must be a list that starts at 0, got shape {rows.offsets.shape}. Add the 0."
+        ),
+        DataError,
+    ),
+    Requirement(
+        "problems.ragged.not-to-end",
+        lambda rows: int(rows.offsets[0]) == 0 and int(rows.offsets[-1]) == len(rows.values),
+        lambda rows: (
+            f"offsets must run from 0 to the {len(rows.values)} values, got {rows.offsets[0]} to "
+            f"{rows.offsets[-1]}. Give one offset per row, and the end."
+        ),
+        DataError,
+    ),
+    Requirement(
+        "problems.ragged.counts",
+        lambda rows: rows.counts is None or len(rows.counts) == len(rows.values),
+        lambda rows: (
+            f"counts must be one per value, got {np.size(rows.counts)} for {len(rows.values)}. "
+            "Match them."
+        ),
+        DataError,
+    ),
+)
+
+
 def offsets_of(sizes: ArrayLike) -> NDArray[np.int64]:
     """Return where rows of these lengths begin, and the end."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -151,12 +163,12 @@ def rows_between(values: NDArray[Any] | Ragged, low: int, high: int) -> Any:
 
 
 def largest_step(offsets: NDArray[np.int64]) -> int:
-    """Length of the longest row; offsets that fall are an error. One pass, a chunk at a time."""
+    """Return the length of the longest row, in one pass; offsets that fall are an error."""
     most = 0
     for low in range(0, len(offsets) - 1, _CHUNK):
         steps = np.diff(offsets[low : low + _CHUNK + 1])
-        if steps.min() < 0:
-            row = low + int(steps.argmin())
+        row = low + int(steps.argmin())
+        if offsets[row + 1] < offsets[row]:
             raise DataError(
                 f"offsets must not fall, got {offsets[row]} before {offsets[row + 1]} at row "
                 f"{row}. Sort.",
@@ -167,11 +179,10 @@ def largest_step(offsets: NDArray[np.int64]) -> int:
 
 
 def release(*arrays: NDArray[np.generic]) -> None:
-    """Give back the memory of pages read from mapped files, where the system allows it; they stay
-    in its cache.
+    """Release the memory of pages that were read from mapped files, if the system can.
 
-    A read maps whole stretches around it: without this, some twenty random cohorts have all of a
-    population in memory.
+    The pages stay in the cache of the system. A read maps many pages around it: without this, some
+    twenty random cohorts would have all of a population in memory.
     """
     for array in arrays:
         mapped: object = array
@@ -186,7 +197,7 @@ def names_of(names: Iterable[str]) -> Ragged:
     return Ragged.of([list(name.encode()) for name in names], np.uint8)
 
 
-def _taken(
+def _values_at(
     values: NDArray[np.integer], where: NDArray[np.int64], mask: NDArray[np.bool_]
 ) -> NDArray[np.integer]:
     if not len(values):
