@@ -147,10 +147,10 @@ def _kind(table: Table, name: str, look: Look) -> str:
     if look.kind == "text":
         words = look.words
         raise DataError(
-            f"{table.name}, column '{name}': '{words[0]}' is not a number, and the column has "
-            f"{len(set(words))} different words in {len(words)} rows. A category repeats each word "
-            f"twice on average, and has at most {MOST}. Write numbers, group the words, or delete "
-            "the column.",
+            f"{table.name}, column '{name}': '{words[0]}' is not a number, and the column is no "
+            f"category (words: {len(words)}, different: {len(set(words))}). A category has each "
+            f"word twice on average, and at most {MOST} different words. Write numbers, group the "
+            "words, or delete the column.",
             rule="problems.features.text",
         )
     return "category" if look.kind == "truth" else look.kind
