@@ -371,9 +371,7 @@ def test_rating_outside_the_scale(write: Write) -> None:
 
 def test_missing_user_column_and_missing_file(write: Write, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column 'who'"):
-        read_ratings(
-            write("item,rating\nheat,4\n"), options=ReadOptions(columns={"user": "who"})
-        )
+        read_ratings(write("item,rating\nheat,4\n"), options=ReadOptions(columns={"user": "who"}))
     with pytest.raises(DataError, match=r"no file .*absent.csv"):
         read_ratings(tmp_path / "absent.csv")
     with pytest.raises(DataError, match=r"cannot read .*: Is a directory"):

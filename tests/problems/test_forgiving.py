@@ -20,12 +20,11 @@ import posse
 from posse.cli.app import app
 from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.settings import ProblemSettings
-from posse.problems.contexts.features import read_block
+from posse.problems.contexts.contexts import read_block
 from posse.problems.populations.splits import read_population
-from posse.problems.tables.encoded import read_encoded
 from posse.problems.tables.frames import as_frame
 from posse.problems.tables.options import ReadOptions
-from posse.problems.tables.schema import Schema, numbers, words
+from posse.problems.tables.schema import Schema, numbers, read_encoded, words
 from posse.problems.tables.table import open_table
 from posse.problems.tables.text import Document
 

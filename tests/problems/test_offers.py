@@ -10,7 +10,7 @@ import pytest
 
 from posse.core.errors import DataError
 from posse.core.random import PARTIAL, uniform
-from posse.problems.markets.offers import read_market
+from posse.problems.markets.settings import read_market
 from posse.problems.tables.options import ReadOptions
 from tests.kit.rules import refused
 
@@ -76,7 +76,10 @@ def test_a_delimiter_can_be_told(write: Write) -> None:
         write(OFFERS.replace(",", "^"), "offers.csv"),
         write(QUALITIES.replace(",", "^"), "qualities.csv"),
     )
-    assert read_market(*files, alpha=0.6, options=ReadOptions(delimiter="^")).producers == ("oak", "elm")
+    assert read_market(*files, alpha=0.6, options=ReadOptions(delimiter="^")).producers == (
+        "oak",
+        "elm",
+    )
 
 
 @pytest.mark.parametrize(

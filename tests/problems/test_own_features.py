@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, DataError, PosseError
-from posse.problems.contexts.features import ids_digest, read_block, read_features, read_rewards
+from posse.problems.contexts.contexts import ids_digest, read_block, read_features, read_rewards
 from tests.kit.rules import refused
 
 Write = Callable[[str, str], Path]

@@ -16,27 +16,25 @@ from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.rewards import BernoulliArms, BetaArms, EmpiricalArms
 from posse.problems.arms.settings import ProblemSettings
 from posse.problems.arms.tables import read_ratings
-from posse.problems.contexts.contexts import MOST_ARMS, Contexts, split
-from posse.problems.contexts.features import read_block, read_features
-from posse.problems.contexts.features import read_rewards as read_rewards_of_arms
+from posse.problems.contexts.contexts import MOST_ARMS, Contexts, read_block, read_features, split
+from posse.problems.contexts.contexts import read_rewards as read_rewards_of_arms
 from posse.problems.contexts.settings import ContextSettings
 from posse.problems.datasets.files import unzip
 from posse.problems.datasets.published import embedded_arms
 from posse.problems.datasets.ratings import load as load_data_set
 from posse.problems.datasets.ratings import read_jester, read_movielens, read_steam
 from posse.problems.datasets.reviews import read_reviews
-from posse.problems.markets.offers import read_market
+from posse.problems.markets.settings import read_market
 from posse.problems.populations.pictures import read_pictures
-from posse.problems.populations.population import Population, standardised
+from posse.problems.populations.population import Population, Ragged, standardised
 from posse.problems.populations.prepared import Writer, load, save
-from posse.problems.populations.ragged import Ragged
 from posse.problems.populations.settings import PopulationSettings
 from posse.problems.populations.worlds import Presence, periods_of, periods_text, read_rewards
 from posse.problems.recognise import recognise
 from posse.problems.summary import summarise
-from posse.problems.tables.encoded import read_encoded
 from posse.problems.tables.mapping import read_columns_setting
 from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.schema import read_encoded
 from posse.problems.tables.table import open_table
 from tests.kit.rules import refused, rules
 from tests.problems.populations import images
@@ -309,7 +307,8 @@ BROKEN: dict[str, Callable[[Path], object]] = {
     ),
     "problems.rating.all-equal": wrote("item,rating\na,1\nb,1\n", arms_of(threshold=0)),
     "problems.rating.none": wrote(
-        "user,a,b\nu,,\nv,,\n", lambda path: read_ratings(path, options=ReadOptions(columns={"item": "a|b"}))
+        "user,a,b\nu,,\nv,,\n",
+        lambda path: read_ratings(path, options=ReadOptions(columns={"item": "a|b"})),
     ),
     "problems.ratings.empty": lambda folder: Ratings(
         ("a",), np.zeros(0, np.int64), np.zeros(0), (0.0, 1.0), "nothing"

@@ -100,9 +100,7 @@ class DataSettings(Settings):
         words = {"data", *(name for name, field in cls.aliases.items() if field == "data")}
         if has_parts:
             values = {
-                name: value
-                for name, value in values.items()
-                if name not in words or value != "own"
+                name: value for name, value in values.items() if name not in words or value != "own"
             }
         return super()._resolve_aliases(values)
 

@@ -123,7 +123,7 @@ def _chance(mean: float, seed: int) -> RewardSource:
 
 def own_ratings(path: Path, column: str, where: str | None) -> NDArray[np.float64]:
     """Read an owner's own ratings, of the rows for which `where` holds."""
-    from posse.problems.arms.where import Where, read_where
+    from posse.problems.arms.tables import Where, read_where
     from posse.problems.tables.options import ReadOptions
     from posse.problems.tables.schema import numbers
     from posse.problems.tables.table import open_table

@@ -234,8 +234,10 @@ _RATINGS: tuple[Requirement[Ratings], ...] = (
     ),
     Requirement(
         "problems.ratings.lengths",
-        lambda ratings: len(ratings.item) == len(ratings.value)
-        and (ratings.user is None or len(ratings.user) == len(ratings.value)),
+        lambda ratings: (
+            len(ratings.item) == len(ratings.value)
+            and (ratings.user is None or len(ratings.user) == len(ratings.value))
+        ),
         lambda ratings: (
             "every rating needs an item, a value and (where users are known) a user, got "
             f"{len(ratings.item)} items and {len(ratings.value)} values."
@@ -243,8 +245,9 @@ _RATINGS: tuple[Requirement[Ratings], ...] = (
     ),
     Requirement(
         "problems.item.out-of-range",
-        lambda ratings: ratings.item.min(initial=0) >= 0
-        and ratings.item.max(initial=-1) < len(ratings.items),
+        lambda ratings: (
+            ratings.item.min(initial=0) >= 0 and ratings.item.max(initial=-1) < len(ratings.items)
+        ),
         lambda ratings: (
             f"item must be positions from 0 to {len(ratings.items) - 1}, got {ratings.item.min()} "
             f"to {ratings.item.max()}. Give one id in items for each."
@@ -253,9 +256,7 @@ _RATINGS: tuple[Requirement[Ratings], ...] = (
     Requirement(
         "problems.scale.not-finite",
         lambda ratings: -np.inf < ratings.scale[0] < ratings.scale[1] < np.inf,
-        lambda ratings: (
-            f"scale must be two finite numbers, the lower first, got {ratings.scale}."
-        ),
+        lambda ratings: f"scale must be two finite numbers, the lower first, got {ratings.scale}.",
     ),
 )
 

@@ -357,9 +357,7 @@ _ARMS: tuple[Requirement[ProblemSettings], ...] = (
     ),
     Requirement(
         "problems.names.not-means",
-        lambda arms: arms.means is None
-        or arms.names is None
-        or len(arms.names) == len(arms.means),
+        lambda arms: arms.means is None or arms.names is None or len(arms.names) == len(arms.means),
         lambda arms: (
             f"names must be one per mean, got {len(arms.names or ())} for {len(arms.means or ())} "
             "means."
@@ -377,10 +375,12 @@ _ARMS: tuple[Requirement[ProblemSettings], ...] = (
     ),
     Requirement(
         "problems.where.no-columns",
-        lambda arms: arms.where is None
-        or not isinstance(arms.data, str)
-        or arms.data not in DATASETS
-        or DATASETS[arms.data].records,
+        lambda arms: (
+            arms.where is None
+            or not isinstance(arms.data, str)
+            or arms.data not in DATASETS
+            or DATASETS[arms.data].records
+        ),
         lambda arms: (
             f"where filters the rows of your own ratings, of reviews or of '{INVENTED}'. Leave "
             "where out."

@@ -14,8 +14,13 @@ from pydantic import field_validator, model_validator
 from posse.core import check
 from posse.core.fixed import RewardRange
 from posse.core.settings import External
-from posse.problems.contexts.contexts import Bounds, Contexts, check_count, party_names
-from posse.problems.contexts.features import read_features
+from posse.problems.contexts.contexts import (
+    Bounds,
+    Contexts,
+    check_count,
+    party_names,
+    read_features,
+)
 from posse.problems.contexts.images import (
     COMPONENTS,
     SIGMA,
@@ -211,8 +216,10 @@ _OWN_FILES: tuple[Requirement[ContextSettings], ...] = (
     ),
     Requirement(
         "problems.parties.not-the-features",
-        lambda contexts: "parties" not in contexts.model_fields_set
-        or contexts.parties == len(contexts.data_part("features")),
+        lambda contexts: (
+            "parties" not in contexts.model_fields_set
+            or contexts.parties == len(contexts.data_part("features"))
+        ),
         lambda contexts: (
             f"parties must be those of the features, got {contexts.parties} for "
             f"{len(contexts.data_part('features'))} files. Leave parties out."
@@ -222,9 +229,11 @@ _OWN_FILES: tuple[Requirement[ContextSettings], ...] = (
 _SPLIT: tuple[Requirement[ContextSettings], ...] = (
     Requirement(
         "problems.columns.not-parties",
-        lambda contexts: contexts.columns is None
-        or "parties" not in contexts.model_fields_set
-        or contexts.parties == len(contexts.columns),
+        lambda contexts: (
+            contexts.columns is None
+            or "parties" not in contexts.model_fields_set
+            or contexts.parties == len(contexts.columns)
+        ),
         lambda contexts: (
             f"columns must be one count per party, got {contexts.columns} for {contexts.parties} "
             "parties. Change one."

@@ -36,9 +36,7 @@ def unzip(name: str, data: bytes) -> dict[str, Document]:
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            files = [
-                file for file in archive.namelist() if file.lower().endswith((".csv", ".dat"))
-            ]
+            files = [file for file in archive.namelist() if file.lower().endswith((".csv", ".dat"))]
             contents = {file: archive.read(file) for file in files}
     except _DAMAGED as error:
         raise DataError(

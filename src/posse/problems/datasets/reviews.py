@@ -33,7 +33,7 @@ import numpy as np
 
 from posse.core.errors import DataError
 from posse.problems.arms.ratings import Ratings
-from posse.problems.arms.where import Where
+from posse.problems.arms.tables import Where
 from posse.problems.datasets.files import data_folder, find
 from posse.problems.tables.text import FilePath, file_errors
 
@@ -198,9 +198,7 @@ def _from_json(line: str, names: Sequence[str]) -> dict[str, Scalar]:
         raise ValueError("a record must be in braces")
     values = {name: record[name] for name in names if name in record}
     return {
-        name: value
-        for name, value in values.items()
-        if isinstance(value, str | int | float | None)
+        name: value for name, value in values.items() if isinstance(value, str | int | float | None)
     }
 
 

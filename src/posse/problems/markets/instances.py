@@ -17,8 +17,7 @@ from posse.core.compiled import elementary
 from posse.core.errors import ConfigError
 from posse.core.exact import normals
 from posse.core.random import INSTANCE, uniform
-from posse.problems.markets.market import MOST_UNITS, Market, make_market
-from posse.problems.markets.supply import FOREVER
+from posse.problems.markets.market import FOREVER, MOST_UNITS, Market, make_market
 
 INSTANCES = {
     "uniform": "qualities and costs uniform on [0, 1]",

@@ -25,8 +25,13 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.populations.population import Dense, Population, check_inputs, check_labels
-from posse.problems.populations.ragged import Ragged
+from posse.problems.populations.population import (
+    Dense,
+    Population,
+    Ragged,
+    check_inputs,
+    check_labels,
+)
 from posse.problems.tables.text import FilePath
 
 Arrays = Mapping[str, NDArray[Any]]

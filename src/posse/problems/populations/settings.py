@@ -342,9 +342,9 @@ _POPULATION_FILES: tuple[Requirement[PopulationSettings], ...] = (
     ),
     Requirement(
         "problems.file.needed",
-        lambda settings: settings.is_own_source
-        or settings.data not in _FILES
-        or settings.file is not None,
+        lambda settings: (
+            settings.is_own_source or settings.data not in _FILES or settings.file is not None
+        ),
         lambda settings: (
             f"data '{settings.data}' needs {_FILES[settings.data]}, got no file. Give file."
         ),

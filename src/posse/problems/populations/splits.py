@@ -13,12 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
-from posse.problems.populations.population import Dense, Population
-from posse.problems.populations.ragged import Ragged, names_of, offsets_of, rows_at
-from posse.problems.tables.encoded import read_encoded
+from posse.problems.populations.population import (
+    Dense,
+    Population,
+    Ragged,
+    names_of,
+    offsets_of,
+    rows_at,
+)
 from posse.problems.tables.frames import Frame
 from posse.problems.tables.options import ReadOptions
-from posse.problems.tables.schema import words
+from posse.problems.tables.schema import read_encoded, words
 from posse.problems.tables.table import open_table
 from posse.problems.tables.text import FilePath
 

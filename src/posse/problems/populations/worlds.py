@@ -35,9 +35,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
-from posse.problems.populations.draws import DRIFT, INITIAL, LATE, MISSING, NEVER, order, uniforms
-from posse.problems.populations.population import Population
-from posse.problems.populations.ragged import Ragged, release
+from posse.problems.populations.population import (
+    DRIFT,
+    INITIAL,
+    LATE,
+    MISSING,
+    NEVER,
+    Population,
+    Ragged,
+    order,
+    release,
+    uniforms,
+)
 from posse.problems.tables.schema import Schema, numbers, words
 from posse.problems.tables.table import open_table
 
