@@ -6,14 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from posse.core.errors import ConfigError, PosseError
 
 T = TypeVar("T")
-Place = tuple[int, ...]
-"""Indices of an entry of an array."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +40,3 @@ def check_all(value: T, requirements: Iterable[Requirement[T]]) -> None:
             raise requirement.error(
                 requirement.text(value), rule=requirement.rule, field=requirement.field
             )
-
-
-def check_entries(good: NDArray[np.bool_], error: Callable[[Place], PosseError]) -> None:
-    """Raise the error about the first entry of an array that is not good.
-
-    Args:
-        good: Which entries are good.
-        error: Makes the error from the place of the entry.
-    """
-    if not good.all():
-        raise error(tuple(np.argwhere(~good)[0].tolist()))

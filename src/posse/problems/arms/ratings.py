@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.rewards import Arms, BernoulliArms, EmpiricalArms
-from posse.problems.requirements import Requirement, check_all, check_entries
+from posse.problems.arrays import Floats, Ints, check_entries
+from posse.problems.requirements import Requirement, check_all
 
 Reward = Literal["bernoulli", "rating"]
 REWARDS: tuple[str, ...] = ("bernoulli", "rating")
@@ -52,11 +53,11 @@ class Ratings:
     """
 
     items: tuple[str, ...]
-    item: NDArray[np.int64]
-    value: NDArray[np.float64]
+    item: Ints
+    value: Floats
     scale: tuple[float, float]
     source: str
-    user: NDArray[np.int64] | None = None
+    user: Ints | None = None
     names: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
@@ -87,7 +88,7 @@ class Ratings:
         return self.scale == (0.0, 1.0) and bool(((self.value == 0) | (self.value == 1)).all())
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Ints:
         """Number of ratings of each item."""
         return np.bincount(self.item, minlength=len(self.items)).astype(np.int64)
 
@@ -105,7 +106,7 @@ class Ratings:
         number = min(top or 2, len(counts))
         return min(usual, int(counts[number - 1]))
 
-    def means(self, threshold: float) -> NDArray[np.float64]:
+    def means(self, threshold: float) -> Floats:
         """Return mu_i for every item: the share of its ratings strictly above `threshold`.
 
         It is NaN for an item without ratings.
@@ -162,7 +163,7 @@ class Ratings:
         rated: list[int] = np.flatnonzero(self.counts >= minimum).tolist()
         return rated
 
-    def _best(self, top: int, minimum: int, means: NDArray[np.float64]) -> list[int]:
+    def _best(self, top: int, minimum: int, means: Floats) -> list[int]:
         """Return the positions of the items of largest mean."""
         rated = self._rated(minimum)
         if top > len(rated):
@@ -201,7 +202,7 @@ class Ratings:
             )
         return chosen
 
-    def _samples(self, chosen: Sequence[int]) -> list[NDArray[np.float64]]:
+    def _samples(self, chosen: Sequence[int]) -> list[Floats]:
         low, high = self.scale
         scaled = (self.value - low) / (high - low)
         # One stable sort by item instead of one pass over all ratings for each item.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from posse.core.check import first_repeated
 from posse.core.compiled import elementary
@@ -21,7 +21,8 @@ from posse.core.errors import ConfigError
 from posse.core.exact import beta
 from posse.core.fixed import to_units
 from posse.core.random import REWARD, uniform
-from posse.problems.requirements import Requirement, check_all, check_entries
+from posse.problems.arrays import Floats, Ints, check_entries
+from posse.problems.requirements import Requirement, check_all
 
 BERNOULLI, BETA, TABLE = 0, 1, 2
 
@@ -30,10 +31,10 @@ class World(NamedTuple):
     """Arms as the compiled code reads them."""
 
     kind: int
-    first: NDArray[np.float64]
-    second: NDArray[np.float64]
-    offsets: NDArray[np.int64]
-    table: NDArray[np.float64]
+    first: Floats
+    second: Floats
+    offsets: Ints
+    table: Floats
 
 
 @elementary
@@ -58,7 +59,7 @@ _NOTHING = np.zeros(0)
 _NO_OFFSETS = np.zeros(1, np.int64)
 
 
-def _in_unit_range(values: ArrayLike, field: str, what: str) -> NDArray[np.float64]:
+def _in_unit_range(values: ArrayLike, field: str, what: str) -> Floats:
     """Return a list of numbers in [0, 1]; raise if it is anything else."""
     array = np.asarray(values, np.float64)
     if array.ndim != 1:
@@ -80,7 +81,7 @@ def _in_unit_range(values: ArrayLike, field: str, what: str) -> NDArray[np.float
 class Arms:
     """A bandit problem: K arms with means, names and a source."""
 
-    means: NDArray[np.float64]
+    means: Floats
     names: tuple[str, ...]
     source: str
     world: World = field(repr=False)
@@ -142,9 +143,7 @@ _ARMS: tuple[Requirement[Arms], ...] = (
 )
 
 
-def _make_arms(
-    means: NDArray[np.float64], names: Sequence[str] | None, source: str, world: World
-) -> Arms:
+def _make_arms(means: Floats, names: Sequence[str] | None, source: str, world: World) -> Arms:
     if names is None:
         names = [f"arm-{number}" for number in range(1, len(means) + 1)]
     return Arms(means, tuple(names), source, world)

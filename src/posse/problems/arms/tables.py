@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.rewards import Arms, BernoulliArms
+from posse.problems.arrays import Ints
 from posse.problems.tables.cells import Numbers, is_number, number_of, text_of
 from posse.problems.tables.frames import Frame
 from posse.problems.tables.mapping import BAR, EVERY, measures
@@ -287,7 +288,7 @@ def _as_ratings(parts: Sequence[_Rated], scale: tuple[float, float] | None, sour
     )
 
 
-def _number_words(words: Words, index: dict[str, int]) -> NDArray[np.int64]:
+def _number_words(words: Words, index: dict[str, int]) -> Ints:
     """Return the number of each row's word in an index; add new words to the index."""
     place = [index.setdefault(word, len(index)) for word in words.distinct]
     return np.array(place, np.int64)[words.code]

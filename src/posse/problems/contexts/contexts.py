@@ -27,14 +27,15 @@ from itertools import compress
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from posse.core import check
 from posse.core.compiled import elementary
 from posse.core.errors import ConfigError, DataError
 from posse.core.fixed import REWARD_ONE, UNIT_RANGE, RewardRange
 from posse.core.random import INSTANCE, REWARD, uniform
-from posse.problems.requirements import Requirement, check_all, check_entries
+from posse.problems.arrays import Floats, Ints, Mask, check_entries
+from posse.problems.requirements import Requirement, check_all
 from posse.problems.tables.frames import Frame
 from posse.problems.tables.options import BadRows, ReadOptions
 from posse.problems.tables.schema import (
@@ -146,7 +147,7 @@ def split(
     )
 
 
-def scale_to_bound(values: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+def scale_to_bound(values: Floats, bound: float) -> Floats:
     """Scale each row down to the bound if it is longer; other rows do not change.
 
     >>> scale_to_bound(np.array([[3.0, 4.0], [0.1, 0.2]]), 0.5).tolist()
@@ -163,13 +164,13 @@ def scale_to_bound(values: NDArray[np.float64], bound: float) -> NDArray[np.floa
     )
 
 
-def row_norms(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def row_norms(values: Floats) -> Floats:
     """Return the norm of each row; infinite if its square is too large for a float."""
     with np.errstate(over="ignore"):
         return np.asarray(np.linalg.norm(values, axis=1))
 
 
-def scale_blocks(features: NDArray[np.float64], blocks: Sequence[Block]) -> NDArray[np.float64]:
+def scale_blocks(features: Floats, blocks: Sequence[Block]) -> Floats:
     """Scale the block of every party, as each party does in a deployment."""
     scaled = np.array(features, np.float64)
     for block in blocks:
@@ -270,18 +271,18 @@ def context_reward(mean: float, seed: int, row: int, arm: int) -> int:
 
 @elementary
 def _draw_rewards(
-    means: NDArray[np.float64],
+    means: Floats,
     seed: int,
-    rows: NDArray[np.int64],
-    arms: NDArray[np.int64],
-    out: NDArray[np.int64],
+    rows: Ints,
+    arms: Ints,
+    out: Ints,
 ) -> None:
     for i in range(rows.shape[0]):
         out[i] = context_reward(means[rows[i], arms[i]], seed, rows[i], arms[i])
 
 
 @elementary
-def _draw_places(seed: int, sweep: int, places: NDArray[np.float64]) -> None:
+def _draw_places(seed: int, sweep: int, places: Floats) -> None:
     for row in range(places.shape[0]):
         places[row] = uniform(seed, INSTANCE, _SWEEP + sweep, row, 0)
 
@@ -305,12 +306,12 @@ class Contexts:
     """
 
     name: str
-    features: NDArray[np.float64]
+    features: Floats
     """(rows, D): joint vectors, of norm at most 1."""
     blocks: tuple[Block, ...]
     """The columns of each party."""
     arms: tuple[str, ...]
-    means: NDArray[np.float64]
+    means: Floats
     """(rows, K): chance that an arm pays 1 in a row; with `pays`, its exact pay."""
     joint_norm_checked: bool = False
     """Norms were checked where all features lie together: in a simulation, never between
@@ -352,7 +353,7 @@ class Contexts:
         return self.pays or UNIT_RANGE
 
     @property
-    def scaled(self) -> NDArray[np.float64]:
+    def scaled(self) -> Floats:
         """(rows, K): average pay of the arms, scaled to [0, 1]."""
         return self.means if self.pays is None else self.pays.units(self.means) / REWARD_ONE
 
@@ -361,7 +362,7 @@ class Contexts:
         """Average reward per row, if every row gets its best arm."""
         return float(self.means.max(axis=1).mean())
 
-    def held(self, party: str) -> NDArray[np.float64]:
+    def held(self, party: str) -> Floats:
         """Return the (rows, D_p) features that a party holds, in the order of its columns."""
         check.one_of(self.parties, party=party)
         return self.features[:, self.blocks[self.parties.index(party)].columns]
@@ -372,7 +373,7 @@ class Contexts:
             return int(self.pays.units(self.means[row, arm]))
         return int(context_reward(self.means[row, arm], np.uint64(seed), row, arm))
 
-    def rewards(self, seed: int, rows: ArrayLike, arms: ArrayLike) -> NDArray[np.int64]:
+    def rewards(self, seed: int, rows: ArrayLike, arms: ArrayLike) -> Ints:
         """Return the reward units of many pulls, as `reward` does for one."""
         row, arm = np.broadcast_arrays(np.asarray(rows, np.int64), np.asarray(arms, np.int64))
         row, arm = np.ascontiguousarray(row.ravel()), np.ascontiguousarray(arm.ravel())
@@ -387,7 +388,7 @@ class Contexts:
         _draw_rewards(self.means, np.uint64(seed), row, arm, out)
         return out
 
-    def order(self, seed: int, steps: int) -> NDArray[np.int64]:
+    def order(self, seed: int, steps: int) -> Ints:
         """Return the row of every step: a new random permutation of the rows for each sweep.
 
         Fewer steps are a prefix of more. O(s log rows) for s steps, rounded up to whole sweeps.
@@ -458,7 +459,7 @@ _CONTEXTS: tuple[Requirement[Contexts], ...] = (
 )
 
 
-def _table(values: ArrayLike, what: str) -> NDArray[np.float64]:
+def _table(values: ArrayLike, what: str) -> Floats:
     array = np.ascontiguousarray(values, np.float64)
     if array.flags.writeable:
         array = array.copy()  # a caller's own array stays writeable
@@ -478,7 +479,7 @@ def _table(values: ArrayLike, what: str) -> NDArray[np.float64]:
     return array
 
 
-def _check_norms(features: NDArray[np.float64], blocks: tuple[Block, ...]) -> None:
+def _check_norms(features: Floats, blocks: tuple[Block, ...]) -> None:
     for block in blocks:
         norms = row_norms(features[:, block.columns])
         longest = int(norms.argmax())
@@ -510,9 +511,9 @@ class Rows:
     ids: tuple[str, ...]
     names: tuple[str, ...]
     """Names of the columns of numbers, in the order of the file."""
-    values: NDArray[np.float64]
+    values: Floats
     """(rows, columns)"""
-    line: NDArray[np.int64]
+    line: Ints
     """Line of each row in the file."""
 
     @property
@@ -520,7 +521,7 @@ class Rows:
         """Digest of the identifiers in their order: two files with the same rows have the same."""
         return ids_digest(self.ids)
 
-    def part(self, chosen: NDArray[np.bool_]) -> Rows:
+    def part(self, chosen: Mask) -> Rows:
         """Return some of the rows."""
         ids = tuple(compress(self.ids, chosen))
         return Rows(self.file, ids, self.names, self.values[chosen], self.line[chosen])
@@ -730,6 +731,6 @@ def _read(source: FilePath | Frame, options: ReadOptions) -> Rows:
     return _rows(encoded.records, encoded.names, encoded.values)
 
 
-def _rows(records: Records, names: tuple[str, ...], values: NDArray[np.float64]) -> Rows:
+def _rows(records: Records, names: tuple[str, ...], values: Floats) -> Rows:
     records.check_distinct(ROW)
     return Rows(records.file, records.words[ROW].distinct, names, values, records.line)

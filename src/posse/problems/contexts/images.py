@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
 from posse.core.random import INSTANCE, uniform
+from posse.problems.arrays import Floats, Ints
 from posse.problems.contexts.contexts import Bounds, Contexts, check_rows, scale_blocks, split
 from posse.problems.datasets.files import data_folder
 from posse.problems.datasets.mnist import CLASSES, Part, load_mnist
@@ -45,14 +46,14 @@ _ROWS = 4096
 class Projection:
     """Principal components: x -> (x - mean) axes."""
 
-    mean: NDArray[np.float64]
+    mean: Floats
     """(pixels,)"""
-    axes: NDArray[np.float64]
+    axes: Floats
     """(pixels, components), the direction of largest variance first; each axis has its largest
     entry positive.
     """
 
-    def unit(self, images: NDArray[np.generic]) -> NDArray[np.float64]:
+    def unit(self, images: NDArray[np.generic]) -> Floats:
         """Project rows and scale each to norm 1; a row at the mean itself stays 0."""
         out = np.empty((len(images), self.axes.shape[1]))
         for low in range(0, len(images), _ROWS):
@@ -101,8 +102,8 @@ class Labelled:
     """Rows of norm 1, and the class of each."""
 
     name: str
-    rows: NDArray[np.float64]
-    labels: NDArray[np.int64]
+    rows: Floats
+    labels: Ints
     classes: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -130,9 +131,9 @@ class Labelled:
 
 def shared(
     name: str,
-    rows: NDArray[np.float64],
+    rows: Floats,
     arms: tuple[str, ...],
-    means: NDArray[np.float64],
+    means: Floats,
     parties: Sequence[str],
     counts: Sequence[int] | None = None,
     bounds: Bounds = "joint",
@@ -193,11 +194,11 @@ _SEEDING = 0
 
 
 def kernel_means(
-    rows: NDArray[np.float64],
-    centres: NDArray[np.float64],
+    rows: Floats,
+    centres: Floats,
     sigma: float = SIGMA,
     normalise: Normalise = "none",
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the chances (rows, K) that arms pay: exp(-|c_a - x|^2 / (2 sigma)).
 
     `normalise` scales each row so that its largest chance is 1 (max) or its sum is 1 (sum).
@@ -221,7 +222,7 @@ def kernel_means(
     return out
 
 
-def kmeans(rows: NDArray[np.float64], clusters: int, seed: int) -> NDArray[np.float64]:
+def kmeans(rows: Floats, clusters: int, seed: int) -> Floats:
     """Find the centres (K, D) of K clusters by Lloyd's algorithm, seeded as k-means++.
 
     The result is a function of rows and seed. The algorithm ends when no row changes its cluster,
@@ -259,7 +260,7 @@ def kmeans(rows: NDArray[np.float64], clusters: int, seed: int) -> NDArray[np.fl
     return centres
 
 
-def _seeded(rows: NDArray[np.float64], clusters: int, seed: int) -> NDArray[np.float64]:
+def _seeded(rows: Floats, clusters: int, seed: int) -> Floats:
     """Draw centres as k-means++ does: rows, by their squared distance from the nearest centre."""
     centres = np.empty((clusters, rows.shape[1]))
     distance = np.ones(len(rows))
@@ -279,15 +280,13 @@ def _seeded(rows: NDArray[np.float64], clusters: int, seed: int) -> NDArray[np.f
     return centres
 
 
-def _distances(rows: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArray[np.float64]:
+def _distances(rows: Floats, centres: Floats) -> Floats:
     """Return squared distances (rows, K)."""
     squares = (rows**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1)[None, :]
     return np.asarray(np.maximum(squares - 2.0 * (rows @ centres.T), 0.0))
 
 
-def _nearest(
-    rows: NDArray[np.float64], centres: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _nearest(rows: Floats, centres: Floats) -> tuple[Ints, Floats]:
     """Return the number of each row's nearest centre, and the squared distance to it."""
     label, distance = np.empty(len(rows), np.int64), np.empty(len(rows))
     for low in range(0, len(rows), _ROWS):

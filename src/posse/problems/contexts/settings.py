@@ -7,13 +7,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
 from posse.core import check
 from posse.core.fixed import RewardRange
 from posse.core.settings import External
+from posse.problems.arrays import Floats
 from posse.problems.contexts.contexts import (
     Bounds,
     Contexts,
@@ -253,5 +252,5 @@ def _read_images(folder: str | None, components: int, rows: int | None) -> Label
 
 
 @lru_cache(maxsize=8)
-def _centres(images: Labelled, arms: int, seed: int) -> NDArray[np.float64]:
+def _centres(images: Labelled, arms: int, seed: int) -> Floats:
     return kmeans(images.rows, arms, seed)

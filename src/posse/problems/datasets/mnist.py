@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import DataError
+from posse.problems.arrays import Bytes, Ints, check_entries
 from posse.problems.datasets.files import find, read_known
 from posse.problems.populations.population import Population
 from posse.problems.populations.splits import dirichlet, natural, population
-from posse.problems.requirements import check_entries
 from posse.problems.tables.text import FilePath
 
 HOME = "https://ossci-datasets.s3.amazonaws.com/mnist/"
@@ -47,8 +47,8 @@ _TYPES = {_BYTES: 0x08, _INTEGERS: 0x0C}
 class Images:
     """Images as rows of grey values 0 to 255, and their digits."""
 
-    pixels: NDArray[np.uint8]
-    labels: NDArray[np.int64]
+    pixels: Bytes
+    labels: Ints
 
 
 def load_mnist(
@@ -82,9 +82,7 @@ def read_mnist(images: FilePath, labels: FilePath, verify: bool = True) -> Image
     return Images(pixels.reshape(len(pixels), -1), digits.astype(np.int64))
 
 
-def read_pair(
-    images: FilePath, labels: FilePath, verify: bool = True
-) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def read_pair(images: FilePath, labels: FilePath, verify: bool = True) -> tuple[Bytes, Bytes]:
     """Read images, (n, height, width), and their labels from two idx files."""
     pixels = read_idx(images, 3, verify)
     numbers = read_idx(labels, 1, verify)
@@ -97,7 +95,7 @@ def read_pair(
     return pixels, numbers
 
 
-def read_idx(path: FilePath, dimensions: int, verify: bool = True) -> NDArray[np.uint8]:
+def read_idx(path: FilePath, dimensions: int, verify: bool = True) -> Bytes:
     """Read an idx file of unsigned bytes."""
     data = read_known(path, HOME, verify)
     return _idx_values(os.fspath(path), data, _BYTES, dimensions).astype(np.uint8, copy=False)
@@ -167,7 +165,7 @@ def mnist_writers(
     return population(name, square, images.labels, CLASSES, natural(table[:, WRITER]))
 
 
-def read_labels(path: FilePath, verify: bool = True) -> NDArray[np.int64]:
+def read_labels(path: FilePath, verify: bool = True) -> Ints:
     """Read extended labels, (rows, 8)."""
     name = os.fspath(path)
     table = _idx_values(name, read_known(path, QMNIST_HOME, verify), _INTEGERS, 2)

@@ -11,12 +11,12 @@ from __future__ import annotations
 from importlib.resources import files
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import DataError
 from posse.problems.arms.rewards import Arms, BernoulliArms
 from posse.problems.arms.tables import read_means
+from posse.problems.arrays import Floats
 from posse.problems.tables.table import open_table
 from posse.problems.tables.text import Document
 
@@ -26,7 +26,7 @@ SIZE = 100
 _WORD = {"jester": "joke", "movielens": "movie"}
 
 
-def embedded_means(name: str) -> NDArray[np.float64]:
+def embedded_means(name: str) -> Floats:
     """Return the authors' 100 means, in the order of their list.
 
     >>> embedded_means("jester")[:2].round(3).tolist()

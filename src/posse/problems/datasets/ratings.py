@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import DataError
 from posse.problems.arms.ratings import Ratings
+from posse.problems.arrays import Ints, check_entries
 from posse.problems.datasets.files import find, read_known, read_known_text, unzip
 from posse.problems.datasets.reviews import (
     GOOGLE_HOME,
@@ -38,7 +38,6 @@ from posse.problems.datasets.reviews import (
     find_steam_reviews,
     read_reviews,
 )
-from posse.problems.requirements import check_entries
 from posse.problems.tables.options import ReadOptions
 from posse.problems.tables.schema import Column, Records, Schema, numbers, within, words
 from posse.problems.tables.table import open_table
@@ -101,7 +100,7 @@ def _read(
     return Schema(*columns).read(table)
 
 
-def _by_number(table: Records, column: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+def _by_number(table: Records, column: str) -> tuple[tuple[str, ...], Ints]:
     """Put numbered items in the order of their numbers.
 
     Returns:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.compiled import elementary
 from posse.core.errors import ConfigError
 from posse.core.exact import normals
 from posse.core.random import INSTANCE, uniform
+from posse.problems.arrays import Floats, Ints, Mask
 from posse.problems.markets.market import FOREVER, MOST_UNITS, Market, make_market
 
 INSTANCES = {
@@ -133,7 +133,7 @@ def _reflected(x: float) -> float:
 
 @elementary
 def _draw_qualities(
-    key: int, normal: bool, mean: float, sd: float, drift: float, quality: NDArray[np.float64]
+    key: int, normal: bool, mean: float, sd: float, drift: float, quality: Floats
 ) -> None:
     for i in range(quality.shape[1]):
         quality[0, i] = _drawn(key, _QUALITY, i, normal, mean, sd)
@@ -150,8 +150,8 @@ def _draw_offers(
     sd: float,
     largest: int,
     homogeneous: bool,
-    cost: NDArray[np.float64],
-    capacity: NDArray[np.int64],
+    cost: Floats,
+    capacity: Ints,
 ) -> None:
     for j in range(cost.shape[0]):
         agent = 0 if homogeneous else j
@@ -163,13 +163,13 @@ def _draw_offers(
 
 
 @elementary
-def _draw_places(key: int, places: NDArray[np.float64]) -> None:
+def _draw_places(key: int, places: Floats) -> None:
     for j in range(places.shape[0]):
         for i in range(places.shape[1]):
             places[j, i] = uniform(key, INSTANCE, _DEALS + _KINDS * j, i, 0)
 
 
-def _dealing(key: np.uint64, agents: int, producers: int, overlap: float) -> NDArray[np.bool_]:
+def _dealing(key: np.uint64, agents: int, producers: int, overlap: float) -> Mask:
     """(agents, producers) which pairs deal: for each agent the producers of the smallest random
     places.
     """

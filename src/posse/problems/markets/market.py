@@ -25,7 +25,7 @@ from posse.core.errors import ConfigError
 from posse.core.exact import binomial
 from posse.core.fixed import REWARD_ONE
 from posse.core.random import DELIVERY, PARTIAL, uniform, words32
-from posse.problems.requirements import check_entries
+from posse.problems.arrays import Floats, Ints, Mask, check_entries
 
 FOREVER = 1 << 62
 """An epoch that does not end."""
@@ -49,13 +49,13 @@ class Supply(NamedTuple):
     units are drawn.
     """
 
-    quality: NDArray[np.float64]
+    quality: Floats
     every: int
-    slots: NDArray[np.int64]
+    slots: Ints
     keep: NDArray[np.uint32]
     other: NDArray[np.int32]
-    offsets: NDArray[np.int64]
-    reached: NDArray[np.float64]
+    offsets: Ints
+    reached: Floats
 
 
 @elementary
@@ -144,7 +144,7 @@ def good_units(
 
 
 @elementary
-def _weights(count: int, q: float, out: NDArray[np.float64]) -> None:
+def _weights(count: int, q: float, out: Floats) -> None:
     """Binomial weights up to a factor, from the mode outwards by + - * / alone."""
     out[:] = 0.0
     mode = min(int((count + 1) * q), count)
@@ -156,7 +156,7 @@ def _weights(count: int, q: float, out: NDArray[np.float64]) -> None:
 
 
 @elementary
-def _fill(weights: NDArray[np.float64], keep: NDArray[np.uint32], other: NDArray[np.int32]) -> None:
+def _fill(weights: Floats, keep: NDArray[np.uint32], other: NDArray[np.int32]) -> None:
     """Vose's alias table: each cell keeps its own value below a threshold (in 2^-32), and gives
     another above it.
     """
@@ -192,8 +192,8 @@ def _fill(weights: NDArray[np.float64], keep: NDArray[np.uint32], other: NDArray
 
 @elementary
 def _tables(
-    quality: NDArray[np.float64],
-    slots: NDArray[np.int64],
+    quality: Floats,
+    slots: Ints,
     keep: NDArray[np.uint32],
     other: NDArray[np.int32],
 ) -> None:
@@ -207,7 +207,7 @@ def _tables(
                     _fill(weights, keep[slot : slot + units + 1], other[slot : slot + units + 1])
 
 
-def drawn(quality: NDArray[np.float64], every: int, capacity: NDArray[np.int64]) -> Supply:
+def drawn(quality: Floats, every: int, capacity: Ints) -> Supply:
     """Make a supply whose units are drawn; full capacities, which are bought most, get tables.
 
     Costs one step a cell: some 0.2 ms an epoch for ten agents and thirty producers.
@@ -227,7 +227,7 @@ def drawn(quality: NDArray[np.float64], every: int, capacity: NDArray[np.int64])
     return Supply(quality, every, slots, keep, other, np.zeros(1, np.int64), np.zeros(0))
 
 
-def recorded(records: list[NDArray[np.float64]]) -> Supply:
+def recorded(records: list[Floats]) -> Supply:
     """Make a supply that replays each producer's records; a record is rounded to 2^-24, so that
     sums are exact.
     """
@@ -249,9 +249,9 @@ MOST_UNITS = 10**9
 class Market:
     """Producers, agents, and what each round delivers."""
 
-    cost: NDArray[np.float64]
+    cost: Floats
     """(agents, producers): price of a unit."""
-    capacity: NDArray[np.int64]
+    capacity: Ints
     """(agents, producers): most units per round."""
     alpha: float
     """Smallest average quality of a purchase."""
@@ -267,7 +267,7 @@ class Market:
             array.flags.writeable = False
 
     @property
-    def quality(self) -> NDArray[np.float64]:
+    def quality(self) -> Floats:
         """(epochs, producers): true quality; one row if qualities do not change."""
         return self.supply.quality
 
@@ -351,7 +351,7 @@ def make_market(
     return Market(costs, units, float(alpha), float(rho), names, buyers, source, supply)
 
 
-def _qualities_by_epoch(quality: ArrayLike | None, producers: int) -> NDArray[np.float64]:
+def _qualities_by_epoch(quality: ArrayLike | None, producers: int) -> Floats:
     """Return qualities, (epochs, producers)."""
     rows = np.atleast_2d(_qualities(quality, "quality"))
     if rows.ndim != 2 or not rows.size:
@@ -363,7 +363,7 @@ def _qualities_by_epoch(quality: ArrayLike | None, producers: int) -> NDArray[np
     return rows
 
 
-def _records_by_producer(records: Sequence[ArrayLike], producers: int) -> list[NDArray[np.float64]]:
+def _records_by_producer(records: Sequence[ArrayLike], producers: int) -> list[Floats]:
     """Return the quality records of each producer."""
     tables = [
         _qualities(values, f"a record of producer {number}").ravel()
@@ -390,7 +390,7 @@ def _check_producers(qualities: int, offers: int) -> None:
         )
 
 
-def _check_offers(cost: NDArray[np.float64], capacity: NDArray[np.float64]) -> None:
+def _check_offers(cost: Floats, capacity: Floats) -> None:
     if cost.ndim != 2 or capacity.shape != cost.shape or not cost.size:
         raise ConfigError(
             f"costs and capacities must be agents x producers, got {cost.shape} and "
@@ -411,9 +411,7 @@ def _check_offers(cost: NDArray[np.float64], capacity: NDArray[np.float64]) -> N
     )
 
 
-def _check_pairs(
-    name: str, problem: str, text: str, values: NDArray[np.float64], good: NDArray[np.bool_]
-) -> None:
+def _check_pairs(name: str, problem: str, text: str, values: Floats, good: Mask) -> None:
     """Raise if a number about a pair of an agent and a producer is not good."""
     check_entries(
         good,
@@ -425,7 +423,7 @@ def _check_pairs(
     )
 
 
-def _numbers(values: ArrayLike | None, name: str) -> NDArray[np.float64]:
+def _numbers(values: ArrayLike | None, name: str) -> Floats:
     try:
         return np.array(values, np.float64)
     except (TypeError, ValueError):
@@ -435,7 +433,7 @@ def _numbers(values: ArrayLike | None, name: str) -> NDArray[np.float64]:
         ) from None
 
 
-def _qualities(values: ArrayLike | None, what: str) -> NDArray[np.float64]:
+def _qualities(values: ArrayLike | None, what: str) -> Floats:
     array = _numbers(values, "quality")
     check_entries(
         (array >= 0) & (array <= 1),
@@ -447,9 +445,7 @@ def _qualities(values: ArrayLike | None, what: str) -> NDArray[np.float64]:
     return array
 
 
-def _check_reachable(
-    quality: NDArray[np.float64], capacity: NDArray[np.int64], alpha: float, names: tuple[str, ...]
-) -> None:
+def _check_reachable(quality: Floats, capacity: Ints, alpha: float, names: tuple[str, ...]) -> None:
     """Raise if no agent can meet alpha in any epoch: all agents would buy nothing."""
     offered = (capacity > 0).any(axis=0)
     if not offered.any():

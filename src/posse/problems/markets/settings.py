@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import model_validator
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
 from posse.core.settings import External
+from posse.problems.arrays import Floats, Mask, check_entries
 from posse.problems.data import TableSettings
 from posse.problems.markets.instances import INSTANCES, check_instance, market_instance
 from posse.problems.markets.market import MOST_UNITS, Market, make_market
-from posse.problems.requirements import Requirement, check_all, check_entries
+from posse.problems.requirements import Requirement, check_all
 from posse.problems.tables.frames import Frame
 from posse.problems.tables.options import ReadOptions
 from posse.problems.tables.schema import Records, Rule, Schema, numbers, within, words
@@ -173,13 +173,13 @@ def _check_match(offers: Records, rated: Records) -> None:
     )
 
 
-def _are_known(table: Records, other: Records) -> NDArray[np.bool_]:
+def _are_known(table: Records, other: Records) -> Mask:
     """Return which rows have a supplier that another table has too."""
     suppliers = table.words["supplier"]
     return np.isin(suppliers.distinct, other.words["supplier"].distinct)[suppliers.code]
 
 
-def _by_supplier(table: Records, order: tuple[str, ...]) -> list[NDArray[np.float64]]:
+def _by_supplier(table: Records, order: tuple[str, ...]) -> list[Floats]:
     """Return the qualities of each supplier, in the order of their rows."""
     suppliers = table.words["supplier"]
     quality = table.numbers["quality"]

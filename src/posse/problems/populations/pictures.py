@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core.check import require
 from posse.core.errors import ConfigError, DataError
+from posse.problems.arrays import Bytes
 from posse.problems.datasets.mnist import read_pair
 from posse.problems.populations.population import Population
 from posse.problems.populations.splits import dirichlet, natural, population
@@ -42,7 +42,7 @@ _CLIENTS = ("clients", "client", "writer", "writer_id")
 class Pictures(NamedTuple):
     """Images, the label of each, and who made it if that is known."""
 
-    images: NDArray[np.uint8] | Sequence[Image]
+    images: Bytes | Sequence[Image]
     """Bytes of shape (n, height, width) or (n, height, width, 3), or images of Pillow."""
     labels: Sequence[object]
     owners: Sequence[object] | None
@@ -126,9 +126,7 @@ def read_pictures(
     return population(path.name, images, labels, arms, split)
 
 
-def _squares(
-    images: NDArray[np.uint8] | Sequence[Image], side: int | None, where: str
-) -> NDArray[np.uint8]:
+def _squares(images: Bytes | Sequence[Image], side: int | None, where: str) -> Bytes:
     """Scale images to grey squares of one even size: the given one, their own, or 28."""
     if isinstance(images, np.ndarray):
         size = side or images.shape[1]

@@ -29,7 +29,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from posse.core.check import first_repeated
 from posse.core.errors import ConfigError, DataError
-from posse.problems.requirements import Requirement, check_all, check_entries
+from posse.problems.arrays import Bytes, Floats, Ints, Mask, check_entries
+from posse.problems.requirements import Requirement, check_all
 
 # Purposes 32 to 47 belong to populations; `posse.core.random` numbers the others.
 CAP = 32
@@ -82,13 +83,13 @@ def words(
 
 def uniforms(
     key: int, purpose: int, party: ArrayLike, index: ArrayLike = 0, attempt: ArrayLike = 0
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return a number in [0, 1) at each address, a multiple of 2^-53."""
     first, _ = words(key, purpose, party, index, attempt)
     return (first >> _S11).astype(np.float64) * 2.0**-53
 
 
-def order(key: int, purpose: int, count: int, index: int = 0) -> NDArray[np.int64]:
+def order(key: int, purpose: int, count: int, index: int = 0) -> Ints:
     """Return a random permutation of 0 ... count - 1, by sorting a draw each.
 
     >>> order(7, INITIAL, 5).tolist()
@@ -113,7 +114,7 @@ class Ragged:
     ([[2, 0], [3, 1]], [[True, False], [True, True]])
     """
 
-    offsets: NDArray[np.int64]
+    offsets: Ints
     values: NDArray[np.integer]
     counts: NDArray[np.integer] | None = None
     longest: int = -1
@@ -138,9 +139,7 @@ class Ragged:
         """Return one row."""
         return np.asarray(self.values[int(self.offsets[index]) : int(self.offsets[index + 1])])
 
-    def where(
-        self, rows: NDArray[np.int64], width: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def where(self, rows: Ints, width: int) -> tuple[Ints, Mask]:
         """Return positions in the flat arrays, (*rows, width), and which belong to the row."""
         start = np.asarray(self.offsets[rows])
         length = np.asarray(self.offsets[rows + 1]) - start
@@ -156,9 +155,7 @@ class Ragged:
         mask = column < length[..., None]
         return np.where(mask, start[..., None] + column, 0), mask
 
-    def padded(
-        self, rows: NDArray[np.int64], width: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    def padded(self, rows: Ints, width: int) -> tuple[NDArray[np.int32], Mask]:
         """Return rows padded with 0, (*rows, width), and which values are real.
 
         A longer row is an error.
@@ -166,7 +163,7 @@ class Ragged:
         where, mask = self.where(rows, width)
         return _values_at(self.values, where, mask).astype(np.int32), mask
 
-    def padded_counts(self, rows: NDArray[np.int64], width: int) -> NDArray[np.float32]:
+    def padded_counts(self, rows: Ints, width: int) -> NDArray[np.float32]:
         """Return how often each value of `padded` is in its row; 0 in the padding."""
         where, mask = self.where(rows, width)
         if self.counts is None:
@@ -227,12 +224,12 @@ _RAGGED: tuple[Requirement[Ragged], ...] = (
 )
 
 
-def offsets_of(sizes: ArrayLike) -> NDArray[np.int64]:
+def offsets_of(sizes: ArrayLike) -> Ints:
     """Return where rows of these lengths begin, and the end."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-def rows_at(values: NDArray[Any] | Ragged, rows: NDArray[np.int64]) -> Any:
+def rows_at(values: NDArray[Any] | Ragged, rows: Ints) -> Any:
     """Copy some rows of an array or of ragged rows, in the order given."""
     return values.take(rows) if isinstance(values, Ragged) else values[rows]
 
@@ -242,7 +239,7 @@ def rows_between(values: NDArray[Any] | Ragged, low: int, high: int) -> Any:
     return values.part(low, high) if isinstance(values, Ragged) else values[low:high]
 
 
-def largest_step(offsets: NDArray[np.int64]) -> int:
+def largest_step(offsets: Ints) -> int:
     """Return the length of the longest row, in one pass; offsets that fall are an error."""
     most = 0
     for low in range(0, len(offsets) - 1, _OFFSETS_PER_CHUNK):
@@ -277,9 +274,7 @@ def names_of(names: Iterable[str]) -> Ragged:
     return Ragged.of([list(name.encode()) for name in names], np.uint8)
 
 
-def _values_at(
-    values: NDArray[np.integer], where: NDArray[np.int64], mask: NDArray[np.bool_]
-) -> NDArray[np.integer]:
+def _values_at(values: NDArray[np.integer], where: Ints, mask: Mask) -> NDArray[np.integer]:
     if not len(values):
         return np.zeros(where.shape, values.dtype)
     out = np.asarray(values[where])
@@ -287,7 +282,7 @@ def _values_at(
     return out
 
 
-Dense = NDArray[np.uint8] | NDArray[np.float32]
+Dense = Bytes | NDArray[np.float32]
 
 
 class Bag(NamedTuple):
@@ -304,9 +299,9 @@ class Cohort(NamedTuple):
 
     x: Dense | Bag
     """(clients, pad, ...) as stored, or bags."""
-    y: NDArray[np.int32] | NDArray[np.uint8]
+    y: NDArray[np.int32] | Bytes
     """(clients, pad) labels, or (clients, pad, arms) with 1 for each tag of the sample."""
-    mask: NDArray[np.bool_]
+    mask: Mask
     """(clients, pad) which samples are real."""
 
 
@@ -327,7 +322,7 @@ class Scaling(NamedTuple):
         numbers = np.array([self.shift, self.spread], "<f8")
         return hashlib.sha256(numbers.tobytes()).hexdigest()[:12]
 
-    def __call__(self, rows: ArrayLike) -> NDArray[np.float64]:
+    def __call__(self, rows: ArrayLike) -> Floats:
         """Scale rows of features."""
         return np.asarray((np.asarray(rows, np.float64) - self.shift) / self.spread)
 
@@ -355,7 +350,7 @@ class Population:
 
     name: str
     arms: tuple[str, ...]
-    offsets: NDArray[np.int64]
+    offsets: Ints
     """(clients + 1,)"""
     inputs: Dense | Ragged
     """(samples, ...) bytes or floats, or bags of words."""
@@ -438,7 +433,7 @@ class Population:
             checked=True,
         )
 
-    def sizes(self, clients: ArrayLike | None = None) -> NDArray[np.int64]:
+    def sizes(self, clients: ArrayLike | None = None) -> Ints:
         """Return the number of samples of each client, or of some clients."""
         if clients is None:
             return np.diff(self.offsets)
@@ -493,9 +488,7 @@ class Population:
         release(self.offsets, *_flat(self.inputs), *_flat(self.labels))
         return cohort
 
-    def _inputs(
-        self, rows: NDArray[np.int64], mask: NDArray[np.bool_], width: int | None
-    ) -> Dense | Bag:
+    def _inputs(self, rows: Ints, mask: Mask, width: int | None) -> Dense | Bag:
         if not isinstance(self.inputs, Ragged):
             samples: Dense = np.array(self.inputs[rows])
             samples[~mask] = 0
@@ -507,9 +500,7 @@ class Population:
         norms[norms == 0] = 1
         return Bag(words * (real & mask[..., None]), weights / norms)
 
-    def _labels(
-        self, rows: NDArray[np.int64], mask: NDArray[np.bool_]
-    ) -> NDArray[np.int32] | NDArray[np.uint8]:
+    def _labels(self, rows: Ints, mask: Mask) -> NDArray[np.int32] | Bytes:
         if not isinstance(self.labels, Ragged):
             return np.asarray(self.labels[rows]).astype(np.int32) * mask
         tags, real = self.labels.padded(rows, max(1, self.labels.longest))
@@ -518,7 +509,7 @@ class Population:
         y[client, sample, tags[client, sample, place]] = 1
         return y
 
-    def _check_clients(self, clients: ArrayLike) -> NDArray[np.int64]:
+    def _check_clients(self, clients: ArrayLike) -> Ints:
         """Return numbers of clients; raise if there is no client of a number."""
         chosen = np.atleast_1d(np.asarray(clients, np.int64))
         check_entries(
@@ -639,7 +630,7 @@ def _flat(values: NDArray[np.generic] | Ragged) -> tuple[NDArray[np.generic], ..
     return values.arrays if isinstance(values, Ragged) else (values,)
 
 
-def _some(size: int, cap: int, seed: int, client: int) -> NDArray[np.int64]:
+def _some(size: int, cap: int, seed: int, client: int) -> Ints:
     """Return the `cap` of `size` samples that a client keeps, in their own order."""
     first, _ = words(seed, CAP, client, np.arange(size))
     return np.sort(np.argsort(first, kind="stable")[:cap])
@@ -651,7 +642,7 @@ MOST_CLIENTS = 1 << 24
 """Clients that draws have addresses for."""
 
 
-def check_inputs(inputs: NDArray[np.uint8] | NDArray[np.float32] | Ragged, vocabulary: int) -> None:
+def check_inputs(inputs: Bytes | NDArray[np.float32] | Ragged, vocabulary: int) -> None:
     """Raise if numbers are not finite, or words are not in the vocabulary."""
     if isinstance(inputs, Ragged):
         _within(inputs.values, vocabulary, "words", "the vocabulary")

@@ -25,6 +25,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
+from posse.problems.arrays import Ints
 from posse.problems.populations.population import (
     Dense,
     Population,
@@ -315,7 +316,7 @@ class Writer:
 
     def add(
         self,
-        sizes: NDArray[np.int64] | list[int],
+        sizes: Ints | list[int],
         inputs: Dense | Ragged,
         labels: NDArray[np.int32] | Ragged,
         names: Ragged | None = None,
@@ -366,7 +367,7 @@ class Writer:
             self._columns[name] = Column(file, (rows.dtype, rows.shape[1:]))
         self._columns[name].add(rows)
 
-    def _steps(self, what: str, steps: NDArray[np.int64]) -> None:
+    def _steps(self, what: str, steps: Ints) -> None:
         """Append row lengths as offsets."""
         name = _OFFSETS[what]
         if name not in self._columns:

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
+from posse.problems.arrays import Floats, Ints
 from posse.problems.populations.population import (
     Dense,
     Population,
@@ -31,8 +32,8 @@ from posse.problems.tables.text import FilePath
 class Split(NamedTuple):
     """Samples in the order of their clients, where each client begins, and clients' names."""
 
-    order: NDArray[np.int64]
-    offsets: NDArray[np.int64]
+    order: Ints
+    offsets: Ints
     names: tuple[str, ...] | None = None
 
 
@@ -158,9 +159,7 @@ def some_clients(population: Population, clients: int) -> Population:
     return population.part(0, clients)
 
 
-def _takes(
-    draw: np.random.Generator, mix: NDArray[np.float64], size: int, left: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _takes(draw: np.random.Generator, mix: Floats, size: int, left: Ints) -> Ints:
     """Draw how many samples of each label a client takes from its mix, while there are any."""
     counts = np.zeros(len(mix), np.int64)
     while (missing := size - int(counts.sum())) > 0:

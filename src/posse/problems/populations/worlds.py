@@ -31,10 +31,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
+from posse.problems.arrays import Floats, Ints, Mask
 from posse.problems.populations.population import (
     DRIFT,
     INITIAL,
@@ -66,7 +67,7 @@ class Rewards:
     A sample with several tags is paid the sum.
     """
 
-    table: NDArray[np.float64]
+    table: Floats
 
     def __post_init__(self) -> None:
         if self.table.ndim != 2 or not np.isfinite(self.table).all():
@@ -89,12 +90,12 @@ class Scenario:
     rewards: Rewards
     pretrained: int = 0
     before: Rewards | None = None
-    pretrained_arms: NDArray[np.bool_] | None = None
+    pretrained_arms: Mask | None = None
     """(arms,): the arms whose rewards pre-training sees; the loss is only over these."""
-    among: NDArray[np.int64] | None = None
+    among: Ints | None = None
     """Clients that may be drawn for pre-training; None for all."""
 
-    def initial(self, clients: int, seed: int) -> NDArray[np.int64]:
+    def initial(self, clients: int, seed: int) -> Ints:
         """Draw the clients of pre-training without replacement, by (seed, client); sorted.
 
         The bandit phase may draw any client, also these.
@@ -115,7 +116,7 @@ class Before(NamedTuple):
     """What arms pay before deployment, and the arms whose pay is seen."""
 
     rewards: Rewards
-    arms: NDArray[np.bool_]
+    arms: Mask
 
 
 def scenario(
@@ -123,7 +124,7 @@ def scenario(
     population: Population,
     pretrained: int = INITIAL_CLIENTS,
     before: Before | None = None,
-    among: NDArray[np.int64] | None = None,
+    among: Ints | None = None,
 ) -> Scenario:
     """Make a scenario for a population, by its labels, or by the frequency of its tags.
 
@@ -192,7 +193,7 @@ def _check_listed(file: str, what: str, names: Sequence[str], arms: tuple[str, .
             )
 
 
-def named_clients(population: Population, patterns: str) -> NDArray[np.int64]:
+def named_clients(population: Population, patterns: str) -> Ints:
     """Return the clients whose names fit one of some patterns, such as `clinic-*,lab-1`.
 
     >>> pixels = np.zeros((3, 2), np.float32)
@@ -215,13 +216,13 @@ def named_clients(population: Population, patterns: str) -> NDArray[np.int64]:
     return chosen
 
 
-def clients_where(population: Population, test: Callable[[str], bool]) -> NDArray[np.int64]:
+def clients_where(population: Population, test: Callable[[str], bool]) -> Ints:
     """Return the clients whose names pass a test."""
     names = map(population.client_name, range(population.clients))
     return np.flatnonzero(np.fromiter(map(test, names), np.bool_))
 
 
-def near_case(arms: tuple[str, ...]) -> NDArray[np.float64]:
+def near_case(arms: tuple[str, ...]) -> Floats:
     """1 for the label, 0.5 for the lower-case form of an upper-case label, else 0.
 
     >>> near_case(("1", "A", "a")).tolist()
@@ -241,7 +242,7 @@ def near_case(arms: tuple[str, ...]) -> NDArray[np.float64]:
     return table
 
 
-def tag_counts(population: Population) -> NDArray[np.int64]:
+def tag_counts(population: Population) -> Ints:
     """Return the number of samples with each tag, in one pass."""
     if not isinstance(population.labels, Ragged):
         raise DataError(
@@ -255,7 +256,7 @@ def tag_counts(population: Population) -> NDArray[np.int64]:
     return counts
 
 
-def inverse_frequency(counts: ArrayLike) -> NDArray[np.float64]:
+def inverse_frequency(counts: ArrayLike) -> Floats:
     """Reward of each tag: the largest count over its own.
 
     >>> inverse_frequency([200, 100, 50]).tolist()
@@ -292,7 +293,7 @@ class LabelDrift:
         check.at_least(1, every=self.every)
         check.between(0, 1, open_low=True, share=self.share)
 
-    def mapping(self, round_number: int) -> NDArray[np.int64]:
+    def mapping(self, round_number: int) -> Ints:
         """Return the arm that each label means in a round; O(periods arms log arms)."""
         meaning = np.arange(self.arms)
         moved = max(2, round(self.share * self.arms))
@@ -303,7 +304,7 @@ class LabelDrift:
             meaning = step[meaning]
         return meaning
 
-    def table(self, round_number: int) -> NDArray[np.float64]:
+    def table(self, round_number: int) -> Floats:
         """Return the permutation as a table of 0 and 1."""
         return np.eye(self.arms)[self.mapping(round_number)]
 
@@ -329,12 +330,12 @@ class ValueDrift:
         check.positive(period=self.period)
         check.between(0, 1, depth=self.depth)
 
-    def values(self, round_number: int) -> NDArray[np.float64]:
+    def values(self, round_number: int) -> Floats:
         """Return the value of each arm in a round."""
         season = uniforms(self.seed, DRIFT, np.arange(self.arms)) + round_number / self.period
         return 1 - self.depth * (1 + np.sin(2 * math.pi * season)) / 2
 
-    def table(self, round_number: int) -> NDArray[np.float64]:
+    def table(self, round_number: int) -> Floats:
         """Return the values on a diagonal."""
         return np.diag(self.values(round_number))
 
@@ -368,7 +369,7 @@ class Presence:
                     rule="problems.available.unknown-arm",
                 )
 
-    def here(self, round_number: int) -> NDArray[np.bool_]:
+    def here(self, round_number: int) -> Mask:
         """Return for each arm whether it is there in a round, which counts from 0."""
         with_periods = {name for name, _, _ in self.periods}
         there = {name for name, first, last in self.periods if first <= round_number + 1 <= last}
@@ -493,7 +494,7 @@ class Availability:
                 rule="problems.never.everybody",
             )
 
-    def in_time(self, clients: ArrayLike, round_number: int) -> NDArray[np.bool_]:
+    def in_time(self, clients: ArrayLike, round_number: int) -> Mask:
         """Return which clients answer within the round."""
         numbers = np.atleast_1d(np.asarray(clients, np.int64))
         late = uniforms(self.seed, LATE, numbers, round_number) < self.late

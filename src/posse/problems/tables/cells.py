@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from posse.problems.arrays import Floats, Ints, Mask
+
 if TYPE_CHECKING:
     import pyarrow
 
-Numbers = NDArray[np.float64]
+Numbers = Floats
 Fault = tuple[str, str]
 """What is wrong with a cell, and what to do about it."""
 
@@ -65,7 +67,7 @@ class Cells(ABC):
         """Return a cell as text."""
         return self._all_texts[row]
 
-    def codes(self, index: WordIndex) -> NDArray[np.int64]:
+    def codes(self, index: WordIndex) -> Ints:
         """Return the number of each cell's word in an index; add new words to the index."""
         cells = self.texts()
         return np.fromiter(map(index.__getitem__, map(str.strip, cells)), np.int64, len(cells))
@@ -80,7 +82,7 @@ class Cells(ABC):
             cells = [cell if "." in cell else cell.replace(",", ".") for cell in cells]
         return numbers_of(cells)
 
-    def blank(self) -> NDArray[np.bool_]:
+    def blank(self) -> Mask:
         """Return which cells are empty."""
         return np.array([not text.strip() for text in self.texts()], np.bool_)
 
@@ -132,7 +134,7 @@ class NumpyCells(Cells):
         """Return numbers as text."""
         return [text_of(value) for value in self.cells[:most].tolist()]
 
-    def codes(self, index: WordIndex) -> NDArray[np.int64]:
+    def codes(self, index: WordIndex) -> Ints:
         """Number the words; each different number is written once."""
         distinct, first, code = np.unique(self.cells, return_index=True, return_inverse=True)
         order = np.argsort(first)
@@ -144,7 +146,7 @@ class NumpyCells(Cells):
         """Return the numbers."""
         return self.cells.astype(np.float64, copy=False)
 
-    def blank(self) -> NDArray[np.bool_]:
+    def blank(self) -> Mask:
         """Return which cells are NaN."""
         return np.isnan(self.numbers("."))
 
@@ -155,7 +157,7 @@ class ArrowCells(Cells):
 
     column: pyarrow.ChunkedArray
 
-    def codes(self, index: WordIndex) -> NDArray[np.int64]:
+    def codes(self, index: WordIndex) -> Ints:
         """Number the words."""
         if not self._kind.startswith(_ARROW_WORDS):
             return super().codes(index)
@@ -185,7 +187,7 @@ class ArrowCells(Cells):
         """Return cells as a CSV file would hold them."""
         return [text_of(cell) for cell in self.column.slice(0, most).to_pylist()]
 
-    def blank(self) -> NDArray[np.bool_]:
+    def blank(self) -> Mask:
         """Return which cells are missing."""
         if self._kind.startswith(_ARROW_NUMBERS):
             return np.isnan(self.numbers("."))

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import DataError
+from posse.problems.arrays import Ints, Mask
 from posse.problems.tables.cells import (
     TRUTH,
     Cells,
@@ -30,7 +31,6 @@ from posse.problems.tables.mapping import as_flag, suggest_columns
 from posse.problems.tables.options import BadRows
 from posse.problems.tables.table import MOST, Block, Look, Table
 
-Mask = NDArray[np.bool_]
 Values = NDArray[np.generic]
 """Numbers, or places of words in an index."""
 RowFaults = tuple[Mask, Callable[[int], Fault]]
@@ -119,7 +119,7 @@ class Words:
     """A column of words: the distinct ones as they appear, and which of them each row has."""
 
     distinct: tuple[str, ...]
-    code: NDArray[np.int64]
+    code: Ints
 
     def __getitem__(self, row: int) -> str:
         return self.distinct[int(self.code[row])]
@@ -134,7 +134,7 @@ class Records:
     """The good rows of a table, by column, and the line of each row."""
 
     file: str
-    line: NDArray[np.int64]
+    line: Ints
     words: dict[str, Words]
     numbers: dict[str, Numbers]
     headers: dict[str, str]
@@ -358,7 +358,7 @@ class _WordReader(_Reader):
         return Words(tuple(distinct[number] for number in order), place[code])
 
 
-def _read_block(block: Block, readers: Sequence[_Reader], bad: BadRows) -> NDArray[np.int64]:
+def _read_block(block: Block, readers: Sequence[_Reader], bad: BadRows) -> Ints:
     """Read a block; return the lines of its good rows."""
     lines = np.asarray(block.lines, np.int64)
     values = [reader.read(block.cells[reader.header]) for reader in readers]

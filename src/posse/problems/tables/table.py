@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core.check import require, suggestion
+from posse.problems.arrays import Ints, Mask
 from posse.problems.tables.cells import (
     TRUTH,
     ArrowCells,
@@ -67,11 +67,11 @@ _DATE = re.compile(
 class Block(NamedTuple):
     """Some rows of a table."""
 
-    lines: Sequence[int] | NDArray[np.int64]
+    lines: Sequence[int] | Ints
     """Where each row is in its source."""
     cells: Mapping[str, Cells]
     """Columns, by their names in the table."""
-    blank: NDArray[np.bool_] | None = None
+    blank: Mask | None = None
     """Rows in which no column has anything; None without such rows."""
 
 
