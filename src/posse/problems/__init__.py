@@ -1,7 +1,6 @@
-"""What is learnt: arms and their rewards, contexts, markets and their producers, populations of
-clients.
+"""Problems that bandits learn: arms, contexts, markets, and populations of clients.
 
-Names are imported when they are used: populations need numpy alone, and markets a compiler.
+Names are imported when they are used: populations need only numpy, and markets a compiler.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from posse.problems.markets.settings import read_market
     from posse.problems.populations.population import Population
     from posse.problems.populations.splits import read_population
+    from posse.problems.tables.options import ReadOptions
 
 _HOME = {
     "Ratings": "arms.ratings",
@@ -38,6 +38,7 @@ _HOME = {
     "make_market": "markets.market",
     "read_market": "markets.settings",
     "Population": "populations.population",
+    "ReadOptions": "tables.options",
     "read_population": "populations.splits",
 }
 
@@ -50,6 +51,7 @@ __all__ = [
     "Market",
     "Population",
     "Ratings",
+    "ReadOptions",
     "binds",
     "embedded_arms",
     "make_market",

@@ -120,7 +120,7 @@ class DataSettings(Settings):
         if isinstance(value, str | os.PathLike):
             return os.fspath(value)
         if cls.several_files and _are_paths(value):
-            return tuple(map(os.fspath, value))
+            return tuple(os.fspath(path) for path in value)
         frame = as_frame(value, "data")
         if frame is None:
             raise ConfigError(
@@ -221,7 +221,7 @@ class DataSettings(Settings):
         return [name for name in self.parts if self.data_part(name) is None]
 
     def check_files(self) -> None:
-        """Raise if there is no file that `data` names."""
+        """Raise if a file that `data` names does not exist."""
         for path in self.data_files():
             if not path.is_file():
                 raise DataError(

@@ -9,17 +9,18 @@ from typing import Generic, TypeVar
 from posse.core.errors import ConfigError, PosseError
 
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 
 
 @dataclass(frozen=True)
-class Requirement(Generic[T]):
+class Requirement(Generic[T_contra]):
     """What a value must fulfil."""
 
     rule: str
     """Rule of the error, such as `problems.owners.below-two`."""
-    holds: Callable[[T], object]
+    holds: Callable[[T_contra], object]
     """Returns a true value if the requirement is fulfilled."""
-    text: Callable[[T], str]
+    text: Callable[[T_contra], str]
     """Returns the message of the error."""
     error: type[PosseError] = ConfigError
     field: str | None = None

@@ -354,7 +354,7 @@ def test_a_limit_that_ends_the_run_before_the_lag_is_refused() -> None:
 @pytest.mark.parametrize(
     ("available", "why"),
     [
-        ("B:3-", "available has the arm 'B', which is no arm of the data"),
+        ("B:3-", "available has the arm 'B', which is not an arm of the data"),
         ("0:3-,A:-5,a:5-8", r"available leaves none in round 9\."),
         ("0:3-,A:2-,a:4-", r"available leaves none in round 1\. Change"),
     ],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -112,7 +112,7 @@ class Arms:
         draw = reward if self.world.kind == BETA else simple_reward
         return int(draw(self.world, np.uint64(seed), arm, pull))
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> dict[str, Any]:
         """Return what a record stores of the problem."""
         return {
             "kind": self.kind,

@@ -541,7 +541,7 @@ class FeatureBlock(Rows):
 def ids_digest(ids: Sequence[str]) -> str:
     """Return the SHA-256 of identifiers, each after its length in bytes (8, big-endian), as hex.
 
-    Whoever has the digest can check a guess of the whole list: share it only with parties that know
+    A party that has the digest can check a guess of the list: share it only with parties that know
     the rows.
 
     >>> ids_digest(["ab", "c"])[:12], ids_digest(["a", "bc"])[:12]

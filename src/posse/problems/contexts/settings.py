@@ -40,7 +40,7 @@ from posse.problems.tables.mapping import read_pairs
 PROBLEMS = {
     "digits": "1,797 images of digits that come with scikit-learn; ten arms, one per digit; no "
     "download",
-    "mnist": "60,000 images of digits (MNIST); ten arms, one a digit",
+    "mnist": "60,000 images of digits (MNIST); ten arms, one per digit",
     "clusters": "any number of arms: clusters of the digits or of MNIST, which pay where an "
     "image is near",
     "own": "your own features, a CSV file a party, and a CSV file of rewards",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -282,7 +282,7 @@ class Market:
         """
         return float(good_units(self.supply, np.uint64(seed), agent, producer, t, before, units))
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> dict[str, Any]:
         """Return what a record stores of the problem."""
         return {
             "names": list(self.producers),

@@ -22,7 +22,7 @@ import hashlib
 import mmap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -216,7 +216,7 @@ _RAGGED: tuple[Requirement[Ragged], ...] = (
         "problems.ragged.counts",
         lambda rows: rows.counts is None or len(rows.counts) == len(rows.values),
         lambda rows: (
-            f"counts must be one per value, got {np.size(rows.counts)} for {len(rows.values)}. "
+            f"counts must be one per value, got other counts for {len(rows.values)} values. "
             "Match them."
         ),
         DataError,
@@ -490,7 +490,7 @@ class Population:
 
     def _inputs(self, rows: Ints, mask: Mask, width: int | None) -> Dense | Bag:
         if not isinstance(self.inputs, Ragged):
-            samples: Dense = np.array(self.inputs[rows])
+            samples = cast("Dense", np.array(self.inputs[rows]))
             samples[~mask] = 0
             return samples
         wide = max(1, self.inputs.longest if width is None else width)
@@ -510,7 +510,7 @@ class Population:
         return y
 
     def _check_clients(self, clients: ArrayLike) -> Ints:
-        """Return numbers of clients; raise if there is no client of a number."""
+        """Return numbers of clients; raise if a number is out of range."""
         chosen = np.atleast_1d(np.asarray(clients, np.int64))
         check_entries(
             (chosen >= 0) & (chosen < self.clients),
@@ -529,7 +529,9 @@ class Population:
             "samples": self.samples,
             "largest": self.largest,
             "arms": list(self.arms),
-            "inputs": "bags of words" if self.bags else list(np.shape(self.inputs)[1:]),
+            "inputs": "bags of words"
+            if isinstance(self.inputs, Ragged)
+            else list(self.inputs.shape[1:]),
             "vocabulary": len(self.vocabulary),
             "multilabel": self.multilabel,
         }
@@ -655,15 +657,19 @@ def check_inputs(inputs: Bytes | NDArray[np.float32] | Ragged, vocabulary: int) 
             rule="problems.population.wrong-type",
         )
     for low in range(0, len(inputs), _CHUNK):
-        part = inputs[low : low + _CHUNK]
-        check_entries(
-            np.isfinite(part),
-            lambda place, part=part, low=low: DataError(
-                f"inputs must be finite numbers, got {part[place]} in sample "
-                f"{low + place[0] + 1}. Correct it, or leave the sample out.",
-                rule="problems.population.not-finite",
-            ),
-        )
+        _check_finite(inputs[low : low + _CHUNK], low)
+
+
+def _check_finite(inputs: NDArray[np.float32], before: int) -> None:
+    """Raise if numbers are not finite; `before` samples come before them."""
+    check_entries(
+        np.isfinite(inputs),
+        lambda place: DataError(
+            f"inputs must be finite numbers, got {inputs[place]} in sample "
+            f"{before + place[0] + 1}. Correct it, or leave the sample out.",
+            rule="problems.population.not-finite",
+        ),
+    )
 
 
 def check_labels(labels: NDArray[np.int32] | Ragged, arms: int) -> None:
@@ -678,12 +684,18 @@ def _within(values: NDArray[np.integer], count: int, what: str, whose: str) -> N
             rule="problems.population.not-whole-numbers",
         )
     for low in range(0, len(values), 64 * _CHUNK):
-        part = values[low : low + 64 * _CHUNK]
-        check_entries(
-            (part >= 0) & (part < count),
-            lambda place, part=part, low=low: DataError(
-                f"{what} must be in [0, {count}), the number of {whose}, got {part[place]} at "
-                f"position {low + place[0] + 1}. Correct it, or leave the sample out.",
-                rule="problems.population.out-of-range",
-            ),
-        )
+        _check_range(values[low : low + 64 * _CHUNK], low, count, what, whose)
+
+
+def _check_range(
+    values: NDArray[np.integer], before: int, count: int, what: str, whose: str
+) -> None:
+    """Raise if numbers are not in [0, count); `before` values come before them."""
+    check_entries(
+        (values >= 0) & (values < count),
+        lambda place: DataError(
+            f"{what} must be in [0, {count}), the number of {whose}, got {values[place]} at "
+            f"position {before + place[0] + 1}. Correct it, or leave the sample out.",
+            rule="problems.population.out-of-range",
+        ),
+    )

@@ -187,7 +187,7 @@ def _check_listed(file: str, what: str, names: Sequence[str], arms: tuple[str, .
     for name in names:
         if name not in arms:
             raise DataError(
-                f"{file} has the {what} '{name}', which is no arm of the data."
+                f"{file} has the {what} '{name}', which is not an arm of the data."
                 f"{check.suggestion(name, arms)}",
                 rule="problems.before.unknown-name",
             )
@@ -364,7 +364,7 @@ class Presence:
         for name, _, _ in self.periods:
             if name not in self.arms:
                 raise ConfigError(
-                    f"available has the arm '{name}', which is no arm of the data."
+                    f"available has the arm '{name}', which is not an arm of the data."
                     f"{check.suggestion(name, self.arms)}",
                     rule="problems.available.unknown-arm",
                 )
@@ -450,9 +450,11 @@ def periods_text(table: object) -> object:
 
 def _period_cells(name: str, value: object) -> list[str]:
     """Return the periods of one arm as text."""
-    several = isinstance(value, Sequence) and value and isinstance(value[0], Sequence)
+    periods: Sequence[object] = [value]
+    if isinstance(value, Sequence) and value and isinstance(value[0], Sequence):
+        periods = value
     cells = []
-    for period in value if several else [value]:
+    for period in periods:
         if not isinstance(period, Sequence) or isinstance(period, str) or len(period) != 2:
             raise ConfigError(
                 f"available needs the first and last round of arm '{name}', (20, None), got "

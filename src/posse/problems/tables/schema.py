@@ -48,7 +48,7 @@ class Rule:
     remedy: str = "Correct it."
 
     def fault(self, values: Numbers) -> Callable[[int], Fault]:
-        """Return a function that tells what is wrong with a row."""
+        """Return a function that returns the fault of a row."""
         return lambda row: (f"must {self.text}, got {values[row]:.12g}", self.remedy)
 
 

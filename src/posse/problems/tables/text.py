@@ -235,7 +235,9 @@ def read_layout(
     if header is not None:
         return Layout(file, options.delimiter or ",", tuple(header), number - 1, unread=line)
     # With decimal commas, a comma separates columns only if nothing else does.
-    delimiters = (*DELIMITERS[1:], ",") if options.decimal == "," else DELIMITERS
+    delimiters: tuple[str, ...] = DELIMITERS
+    if options.decimal == ",":
+        delimiters = (*DELIMITERS[1:], ",")
     separator = _SEPARATOR.fullmatch(line.rstrip("\r\n"))
     if separator is not None:
         delimiters = (separator[1],)
