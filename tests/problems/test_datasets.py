@@ -91,15 +91,9 @@ def test_authors_jester_means_divide_by_all_users(jester: Ratings) -> None:
 
 
 def test_steam_facts(data_dir: Path) -> None:
-    path = present(data_dir, "steam/steam.zip")
-    plays, purchases = load("steam-hours", data_dir), read_steam(path, "purchases")
+    present(data_dir, "steam/steam.zip")
+    plays = load("steam-hours", data_dir)
     assert (len(plays), len(np.unique(plays.user)), len(plays.items)) == (70_489, 11_350, 3_600)
-    assert (len(purchases), len(np.unique(purchases.user)), len(purchases.items)) == (
-        129_511,
-        12_393,
-        5_155,
-    )
-    assert set(purchases.value.tolist()) == {1.0}
     assert plays.scale == (0.0, 11_754.0)
     assert plays.arms(5.0, items=["Fallout 4", "Spore"]).names == ("Fallout 4", "Spore")
 
@@ -110,9 +104,7 @@ def test_extracted_steam_folder_gives_the_same(data_dir: Path, tmp_path: Path) -
         archive.extractall(tmp_path)
     extracted = load("steam-hours", tmp_path)
     assert (extracted.value == read_steam(zipped).value).all()
-    assert (
-        read_steam(tmp_path / "steam", "purchases").item == read_steam(zipped, "purchases").item
-    ).all()
+    assert (read_steam(tmp_path / "steam").item == read_steam(zipped).item).all()
 
 
 def test_pins_of_extracted_files_are_those_of_the_zip(data_dir: Path) -> None:
@@ -554,17 +546,16 @@ def test_malformed_movielens(ratings: str, movies: str, message: str, write: Wri
         read_movielens(folder)
 
 
-def test_steam_in_one_file_keeps_plays_and_purchases_apart(write: Write) -> None:
+def test_steam_in_one_file_has_plays_and_purchases(write: Write) -> None:
     path = write(
         '1,Dota,purchase,1,0\n1,"Spore, 2",play,3,0\n2,Dota,play,9,0\n2,"Spore, 2",play,1,0\n'
     )
-    plays, purchases = read_steam(path), read_steam(path, "purchases")
+    plays = read_steam(path)
     assert (plays.items, plays.item.tolist(), plays.value.tolist()) == (
         ("Dota", "Spore, 2"),
         [1, 0, 1],
         [3.0, 9.0, 1.0],
     )
-    assert (purchases.items, len(np.unique(purchases.user)), len(purchases)) == (("Dota",), 1, 1)
 
 
 def test_malformed_steam(write: Write) -> None:
@@ -574,7 +565,5 @@ def test_malformed_steam(write: Write) -> None:
         read_steam(write("1,Spore,play,2,0\n1,Spore,rent,2,0\n"))
     with pytest.raises(DataError, match=r"row 1, column 'value': must be in .*got -2"):
         read_steam(write("1,Spore,play,-2,0\n"))
-    with pytest.raises(DataError, match="has no row of 'purchase'"):
-        read_steam(write("1,Spore,play,2,0\n"), "purchases")
-    with pytest.raises(ConfigError, match="Did you mean 'plays'"):
-        read_steam(write("1,Spore,play,2,0\n"), "play")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="has no row of 'play'"):
+        read_steam(write("1,Spore,purchase,1,0\n"))

@@ -22,7 +22,7 @@ from posse.problems.contexts.settings import ContextSettings
 from posse.problems.datasets.files import unzip
 from posse.problems.datasets.published import embedded_arms
 from posse.problems.datasets.ratings import load as load_data_set
-from posse.problems.datasets.ratings import read_jester, read_movielens, read_steam
+from posse.problems.datasets.ratings import read_jester, read_steam
 from posse.problems.datasets.reviews import read_reviews
 from posse.problems.markets.settings import read_market
 from posse.problems.populations.pictures import read_pictures
@@ -172,10 +172,7 @@ def jester(row: str) -> Any:
     return wrote(f"{row}\n", read_jester)
 
 
-def movielens(ratings: str, movies: str) -> Any:
-    """Return a mistake: files of MovieLens."""
-
-    def mistake(folder: Path) -> object:
+def mistake(folder: Path) -> object:
         (folder / "ratings.csv").write_text(f"userId,movieId,rating\n{ratings}")
         (folder / "movies.csv").write_text(f"movieId,title\n{movies}")
         return read_movielens(folder)
@@ -346,10 +343,8 @@ BROKEN: dict[str, Callable[[Path], object]] = {
     "problems.data.wrong-type": arms(data=3),
     "problems.data_dir.not-a-folder": lambda folder: load_data_set("jester", folder / "none"),
     "problems.file.not-a-zip": lambda folder: unzip("jester.zip", b"PK and no more"),
-    "problems.item.not-a-number": movielens("1,five,5\n", "5,Heat\n"),
     "problems.jester.count": jester("2,3" + ",99" * 99),
     "problems.jester.not-one-table": lambda folder: read_jester(zipped(folder, "a.xls")),
-    "problems.jester.out-of-range": jester("1,11" + ",99" * 99),
     "problems.means.not-inside": lambda folder: BetaArms([0.0, 0.5]),
     "problems.names.arms-twice": lambda folder: BernoulliArms([0.1, 0.2], ["a", "a"]),
     "problems.names.number": lambda folder: BernoulliArms([0.1, 0.2], ["a"]),
@@ -365,11 +360,8 @@ BROKEN: dict[str, Callable[[Path], object]] = {
     "problems.rows.out-of-range": lambda folder: THREE_ROWS.first(4),
     "problems.samples.empty": lambda folder: EmpiricalArms([[0.1], []]),
     "problems.samples.too-few": lambda folder: EmpiricalArms([]),
-    "problems.steam.behaviour": wrote("1,Spore,rent,2,0\n", read_steam),
     "problems.steam.member-missing": lambda folder: read_steam(zipped(folder, "a.csv")),
-    "problems.steam.no-row": wrote(
-        "1,Spore,play,2,0\n", lambda path: read_steam(path, "purchases")
-    ),
+    "problems.steam.no-row": wrote("1,Spore,purchase,1,0\n", read_steam),
     "problems.supplier.pair-twice": market("n,oak\nn,oak\n", "oak\n"),
     "problems.supplier.without-offer": market("n,oak\n", "oak\nelm\n"),
     "problems.supplier.without-quality": market("n,oak\nn,elm\n", "oak\n"),

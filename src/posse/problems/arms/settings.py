@@ -137,15 +137,16 @@ class ProblemSettings(TableSettings):
         return self.data if isinstance(self.data, Frame) else None
 
     def owner_files(self) -> tuple[Path, ...]:
-        """Return the files of `data`, if it is no name and no frame."""
+        """Return the files of `data`; empty for a frame and for a name."""
         if isinstance(self.data, tuple):
             return tuple(map(Path, self.data))
-        return files_of(self.data) if isinstance(self.data, str) else ()
+        is_path = isinstance(self.data, str) and self.data not in KNOWN
+        return files_of(self.data) if is_path else ()
 
     def _find_files(self) -> Iterable[Path]:
         if self._dataset is not None:
             return (self._dataset.finder(self.data_dir),)
-        return () if self.data in KNOWN else self.owner_files()
+        return self.owner_files()
 
     @property
     def count(self) -> int | None:
@@ -223,7 +224,7 @@ class ProblemSettings(TableSettings):
             return None
         if self._dataset is not None:
             return load(str(self.data), self.data_dir, where=self.where)
-        files = () if self._frame is not None else self.owner_files()
+        files = self.owner_files()
         if len(files) > 1:
             return read_owners(files, self.where, self.read_options())
         if files and holds_records(files[0]):
@@ -243,7 +244,7 @@ class ProblemSettings(TableSettings):
         """
         if self.ratings() is None or self._dataset is not None:
             return None
-        files = () if self._frame is not None else self.owner_files()
+        files = self.owner_files()
         if len(files) > 1 or any(map(holds_records, files)):
             return None
         return read_people(self._source, self.where, options=self.read_options())
@@ -268,13 +269,11 @@ class ProblemSettings(TableSettings):
                 f"{items} fewer than {minimum} ratings, too few for a mean, and no arm. "
                 "Give minimum to change this (--minimum 1 takes all).",
             )
-        top = self.owners
-        if top is None and self._dataset is not None:
-            top = USUAL
+        usual = None if self._dataset is None else USUAL
         return ratings.arms(
             threshold,
             minimum,
-            top=None if self.items else top,
+            top=None if self.items else self.owners or usual,
             items=self.items,
             reward="rating" if self.reward == "rating" else "bernoulli",
         )

@@ -14,7 +14,7 @@ Reviews of games (steam-reviews) and of places (google-local) are in `reviews`.
 steam-hours: hours that people played games, and the games they bought. Two layouts hold the same
 200,000 rows: game_play.dat, game_purchase.dat and item_info.dat (in a folder or in steam.zip, tab
 separated), and the single file steam-200k.csv without a header. The value of a play is hours, so a
-threshold on it is in hours; the value of a purchase is always 1.
+threshold on it is in hours. Purchases are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -38,8 +37,18 @@ from posse.problems.datasets.reviews import (
     find_steam_reviews,
     read_reviews,
 )
+from posse.problems.tables.cells import Fault
 from posse.problems.tables.options import ReadOptions
-from posse.problems.tables.schema import Column, Records, Schema, numbers, within, words
+from posse.problems.tables.schema import (
+    Column,
+    Records,
+    Rule,
+    Schema,
+    Words,
+    numbers,
+    within,
+    words,
+)
 from posse.problems.tables.table import open_table
 from posse.problems.tables.text import Document, FilePath
 
@@ -81,7 +90,17 @@ def _read_oldest(folder: Path, verify: bool) -> Ratings:
     return _movielens(folder, table, _read(document, *_TITLES, delimiter="|", header=header))
 
 
-_STARS = (words("userId"), words("movieId"), numbers("rating", within(*STARS)))
+def _number_fault(word: str) -> Fault | None:
+    if word.isascii() and word.isdecimal():
+        return None
+    return f"'{word}' is not a whole number", "Number the items 1, 2, ..."
+
+
+_STARS = (
+    words("userId"),
+    Column("movieId", check=_number_fault),
+    numbers("rating", within(*STARS)),
+)
 _TITLES = (words("movieId"), words("title"))
 
 
@@ -100,22 +119,12 @@ def _read(
     return Schema(*columns).read(table)
 
 
-def _by_number(table: Records, column: str) -> tuple[tuple[str, ...], Ints]:
+def _by_number(ids: Words) -> tuple[tuple[str, ...], Ints]:
     """Put numbered items in the order of their numbers.
 
     Returns:
         Their ids, and the place of each row's item.
     """
-    ids = table.words[column]
-    numbered = np.array([item.isascii() and item.isdecimal() for item in ids.distinct])
-    check_entries(
-        numbered[ids.code],
-        lambda row: DataError(
-            f"{table.place(row[0], column)}: '{ids[row[0]]}' is not a whole number. Number the "
-            "items 1, 2, ...",
-            rule="problems.item.not-a-number",
-        ),
-    )
     order = sorted(range(len(ids.distinct)), key=lambda code: int(ids.distinct[code]))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -143,7 +152,7 @@ def _rated(
         source: Where the ratings come from.
     """
     user, number = table.words
-    items, item = _by_number(table, number)
+    items, item = _by_number(table.words[number])
     titles.check_distinct(number)
     names = {titles.words[number][row]: titles.words[name][row] for row in range(len(titles))}
     return Ratings(
@@ -162,6 +171,10 @@ JESTER_SCALE = (-10.0, 10.0)
 MISSING = 99.0
 JOKES = tuple(f"joke {number}" for number in range(1, 101))
 
+_JOKE = Rule(
+    lambda values: (np.abs(values) <= JESTER_SCALE[1]) | (values == MISSING),
+    "be in [-10, 10], or 99 for a missing rating",
+)
 _JESTER_FILES = ("jester-data-1.zip", "jester-data-1.csv")
 
 
@@ -175,17 +188,10 @@ def read_jester(path: FilePath, verify: bool = True) -> Ratings:
     path = Path(path)
     header = ("count", *JOKES)
     opened = open_table(_jester_document(path, verify), ReadOptions(delimiter=","), header)
-    table = Schema(*map(numbers, header)).read(opened)
+    ratings = [numbers(joke, _JOKE) for joke in JOKES]
+    table = Schema(numbers("count"), *ratings).read(opened)
     matrix = np.stack([table.numbers[joke] for joke in JOKES], axis=1)
     rated = matrix != MISSING
-    check_entries(
-        ~rated | (np.abs(matrix) <= JESTER_SCALE[1]),
-        lambda cell: DataError(
-            f"{table.place(cell[0], JOKES[cell[1]])}: must be in [-10, 10], or 99 for a missing "
-            f"rating, got {matrix[cell]:g}. Correct it.",
-            rule="problems.jester.out-of-range",
-        ),
-    )
     counts = rated.sum(axis=1)
     check_entries(
         counts == table.numbers["count"],
@@ -218,94 +224,73 @@ def _jester_document(path: Path, verify: bool) -> Document:
 
 
 STEAM_HOME = "https://www.kaggle.com/datasets/tamber/steam-video-games"
-Table = Literal["plays", "purchases"]
-TABLES: tuple[str, ...] = ("plays", "purchases")
 
 _SINGLE = "steam-200k.csv"
-_STEAM_FILES = {"plays": ("game_play.dat", "Hours"), "purchases": ("game_purchase.dat", "Purchase")}
-_BEHAVIOUR = {"plays": "play", "purchases": "purchase"}
-_STEAM_CANDIDATES = ("steam.zip", _SINGLE, "game_play.dat", "steam/game_play.dat")
+_PLAYS, _GAMES = "game_play.dat", "item_info.dat"
+_STEAM_CANDIDATES = ("steam.zip", _SINGLE, _PLAYS, f"steam/{_PLAYS}")
+_HOURS = within(0.0, np.inf)
 
 
 def find_steam(data_dir: FilePath | None = None) -> Path:
-    """Find its file, or the plays where each table has one."""
+    """Find the zip, the single file, or the file of plays."""
     return find(_STEAM_CANDIDATES, STEAM_HOME, data_dir, ("steam", ""))
 
 
-def read_steam(path: FilePath, table: Table = "plays", verify: bool = True) -> Ratings:
-    """Read plays or purchases from a zip, from a folder, or from steam-200k.csv."""
-    check.one_of(TABLES, table=table)
-    path = Path(path)
-    documents = _SteamFiles(path, verify)
-    if documents.has(_SINGLE) and not documents.has(_STEAM_FILES[table][0]):
-        return _single(documents.open(_SINGLE), table)
-    return _pair(documents.open, table)
-
-
-class _SteamFiles:
-    """Files in a zip or a folder; a path of another kind is the single file."""
-
-    def __init__(self, path: Path, verify: bool) -> None:
-        self._path = path
-        self._verify = verify
-        self._members: dict[str, Document] | None = None
-        if path.suffix.lower() == ".zip":
-            self._members = unzip(str(path), read_known(path, STEAM_HOME, verify))
-        elif not path.is_dir():
-            self._members = {_SINGLE: read_known_text(path, STEAM_HOME, verify)}
-
-    def has(self, file: str) -> bool:
-        """Return whether there is a file."""
-        return (self._path / file).exists() if self._members is None else file in self._members
-
-    def open(self, file: str) -> Document:
-        """Return a file."""
-        if self._members is None:
-            return read_known_text(self._path / file, STEAM_HOME, self._verify)
-        if file not in self._members:
+def read_steam(path: FilePath, verify: bool = True) -> Ratings:
+    """Read plays from a zip, from a folder, or from steam-200k.csv."""
+    documents = _steam_documents(Path(path), verify)
+    if _PLAYS not in documents and _SINGLE in documents:
+        return _single(documents[_SINGLE])
+    for file in (_PLAYS, _GAMES):
+        if file not in documents:
             raise DataError(
-                f"{self._path} holds no {file} (it holds: {', '.join(sorted(self._members))}). Get "
-                f"it from {STEAM_HOME}.",
+                f"{path} holds no {file} (it holds: {', '.join(sorted(documents)) or 'no table'}). "
+                f"Get it from {STEAM_HOME}.",
                 rule="problems.steam.member-missing",
             )
-        return self._members[file]
-
-
-def _pair(document: Callable[[str], Document], table: str) -> Ratings:
-    file, column = _STEAM_FILES[table]
-    game = words("Game_ID")
-    value = numbers(column, within(0.0, np.inf))
-    rows = _read(document(file), words("User_ID"), game, value, delimiter="\t")
-    games = _read(document("item_info.dat"), game, words("Game Name"), delimiter="\t")
-    longest = float(rows.numbers[column].max())
-    return _rated(rows, column, games, "Game Name", "game", (0.0, longest), f"Steam {table}")
-
-
-def _single(document: Document, table: str) -> Ratings:
-    header = ("user", "game", "behaviour", "value", "unused")
-    columns = (*map(words, header[:3]), numbers("value", within(0.0, np.inf)))
-    rows = _read(document, *columns, delimiter=",", header=header)
-    behaviour = rows.words["behaviour"]
-    check_entries(
-        np.isin(behaviour.distinct, list(_BEHAVIOUR.values()))[behaviour.code],
-        lambda row: DataError(
-            f"{rows.place(row[0], 'behaviour')}: must be 'play' or 'purchase', got "
-            f"'{behaviour[row[0]]}'. Correct it.",
-            rule="problems.steam.behaviour",
-        ),
+    game = Column("Game_ID", check=_number_fault)
+    plays = _read(
+        documents[_PLAYS], words("User_ID"), game, numbers("Hours", _HOURS), delimiter="\t"
     )
-    if _BEHAVIOUR[table] not in behaviour.distinct:
+    games = _read(documents[_GAMES], game, words("Game Name"), delimiter="\t")
+    longest = float(plays.numbers["Hours"].max())
+    return _rated(plays, "Hours", games, "Game Name", "game", (0.0, longest), "Steam plays")
+
+
+def _steam_documents(path: Path, verify: bool) -> dict[str, Document]:
+    """Return the tables of a zip or a folder, by name; any other file is the single one."""
+    if path.suffix.lower() == ".zip":
+        return unzip(str(path), read_known(path, STEAM_HOME, verify))
+    if not path.is_dir():
+        return {_SINGLE: read_known_text(path, STEAM_HOME, verify)}
+    files = [file for file in (_SINGLE, _PLAYS, _GAMES) if (path / file).exists()]
+    return {file: read_known_text(path / file, STEAM_HOME, verify) for file in files}
+
+
+def _behaviour_fault(word: str) -> Fault | None:
+    if word in ("play", "purchase"):
+        return None
+    return f"must be 'play' or 'purchase', got '{word}'", "Correct it."
+
+
+def _single(document: Document) -> Ratings:
+    header = ("user", "game", "behaviour", "value", "unused")
+    behaviour = Column("behaviour", check=_behaviour_fault)
+    columns = (words("user"), words("game"), behaviour, numbers("value", _HOURS))
+    rows = _read(document, *columns, delimiter=",", header=header)
+    words_of_rows = np.array(rows.words["behaviour"].distinct)[rows.words["behaviour"].code]
+    plays = rows.take(words_of_rows == "play")
+    if not len(plays):
         raise DataError(
-            f"{document.name} has no row of '{_BEHAVIOUR[table]}'. Ask for the other table.",
+            f"{document.name} has no row of 'play'. Download it again.",
             rule="problems.steam.no-row",
         )
-    chosen = rows.take(behaviour.code == behaviour.distinct.index(_BEHAVIOUR[table]))
-    codes, item = np.unique(chosen.words["game"].code, return_inverse=True)
-    value = chosen.numbers["value"]
-    items = tuple(chosen.words["game"].distinct[code] for code in codes)
+    codes, item = np.unique(plays.words["game"].code, return_inverse=True)
+    value = plays.numbers["value"]
+    items = tuple(plays.words["game"].distinct[code] for code in codes)
     scale = (0.0, float(value.max()))
-    user = chosen.words["user"].code
-    return Ratings(items, item, value, scale, f"Steam {table}", user=user)
+    user = plays.words["user"].code
+    return Ratings(items, item, value, scale, "Steam plays", user=user)
 
 
 @dataclass(frozen=True)

@@ -397,18 +397,13 @@ def _check_offers(cost: Floats, capacity: Floats) -> None:
             f"{capacity.shape}. Give both one row per agent and one column per producer.",
             rule="problems.cost.not-a-table",
         )
-    _check_pairs("cost", "negative", "a finite number >= 0", cost, np.isfinite(cost) & (cost >= 0))
-    _check_pairs(
-        "capacity",
-        "negative",
-        "a finite number >= 0",
-        capacity,
-        np.isfinite(capacity) & (capacity >= 0),
-    )
-    _check_pairs("capacity", "fraction", "a whole number", capacity, capacity == np.floor(capacity))
-    _check_pairs(
-        "capacity", "too-large", "at most 10^9 units a round", capacity, capacity <= MOST_UNITS
-    )
+    for name, values in (("cost", cost), ("capacity", capacity)):
+        good = np.isfinite(values) & (values >= 0)
+        _check_pairs(name, "negative", "a finite number >= 0", values, good)
+    integral = capacity == np.floor(capacity)
+    _check_pairs("capacity", "fraction", "a whole number", capacity, integral)
+    small = capacity <= MOST_UNITS
+    _check_pairs("capacity", "too-large", "at most 10^9 units a round", capacity, small)
 
 
 def _check_pairs(name: str, problem: str, text: str, values: Floats, good: Mask) -> None:

@@ -660,7 +660,7 @@ def check_inputs(inputs: Bytes | NDArray[np.float32] | Ragged, vocabulary: int) 
         _check_finite(inputs[low : low + _CHUNK], low)
 
 
-def _check_finite(inputs: NDArray[np.float32], before: int) -> None:
+def _check_finite(inputs: Dense, before: int) -> None:
     """Raise if numbers are not finite; `before` samples come before them."""
     check_entries(
         np.isfinite(inputs),

@@ -222,19 +222,20 @@ class Schema:
         """
         headers = self.find(table)
         columns = [column for column in self.columns if column.name in headers]
-        numbers = [
-            _NumberReader(column, headers[column.name], table)
+        numbers = {
+            column: _NumberReader(column, headers[column.name], table)
             for column in columns
             if column.numbers
-        ]
-        words = [
-            _WordReader(column, headers[column.name]) for column in columns if not column.numbers
-        ]
-        readers: list[_Reader] = [*words, *numbers]
-        readers.sort(key=lambda reader: columns.index(reader.column))
-        # A column may be read as numbers and as words; it then has no numbers in its source.
-        word_headers = {reader.header for reader in words}
-        holds_numbers = {reader.header: reader.header not in word_headers for reader in readers}
+        }
+        words = {
+            column: _WordReader(column, headers[column.name])
+            for column in columns
+            if not column.numbers
+        }
+        every: Mapping[Column, _Reader] = {**numbers, **words}
+        readers = [every[column] for column in columns]
+        # A column that is read as words too has no numbers in its source.
+        holds_numbers = {reader.header: reader in numbers.values() for reader in every.values()}
         bad = BadRows(table.name, table.options)
         lines = [_read_block(block, readers, bad) for block in table.blocks(holds_numbers, bad)]
         bad.settle(sum(map(len, lines)))
@@ -246,8 +247,8 @@ class Schema:
         return Records(
             table.name,
             np.concatenate(lines),
-            {reader.column.name: reader.words() for reader in words},
-            {reader.column.name: reader.numbers() for reader in numbers},
+            {column.name: reader.words() for column, reader in words.items()},
+            {column.name: reader.numbers() for column, reader in numbers.items()},
             headers,
         )
 
