@@ -172,14 +172,6 @@ def jester(row: str) -> Any:
     return wrote(f"{row}\n", read_jester)
 
 
-def mistake(folder: Path) -> object:
-        (folder / "ratings.csv").write_text(f"userId,movieId,rating\n{ratings}")
-        (folder / "movies.csv").write_text(f"movieId,title\n{movies}")
-        return read_movielens(folder)
-
-    return mistake
-
-
 def zipped(folder: Path, name: str) -> Path:
     """Write a zip file with one member."""
     with zipfile.ZipFile(folder / "some.zip", "w") as archive:
