@@ -75,8 +75,8 @@ class ProblemSettings(TableSettings):
     names: tuple[str, ...] | None = None
     """Names of the arms whose means are given, one each."""
     owners: int | None = None
-    """Number of arms, one per owner: the K of largest mean, largest first; without it 10 of the
-    embedded means or of a data set, or all that `items` or a file name.
+    """Number of arms, one per owner: those of largest mean, largest first. By default 10 of the
+    embedded means or of a data set, and all items of a file or of `items`.
     """
     items: tuple[str, ...] | None = None
     """Items of the data set to take as arms, in this order."""

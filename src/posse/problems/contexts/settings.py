@@ -45,7 +45,7 @@ PROBLEMS = {
     "image is near",
     "own": "your own features, a CSV file a party, and a CSV file of rewards",
 }
-"""Contextual problems, and what they are."""
+"""Descriptions of contextual problems."""
 
 _CLUSTERS = ("base", "arms", "sigma", "normalise", "cluster_seed")
 _OWN = ("bounds", "scale", "reward_range")

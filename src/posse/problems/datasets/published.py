@@ -39,8 +39,7 @@ def embedded_means(name: str) -> Floats:
 
 
 def embedded_arms(name: str, arms: int = SIZE) -> Arms:
-    """Make Bernoulli arms of the largest means, largest first; an arm is named by its place in the
-    list.
+    """Make Bernoulli arms of the largest means, largest first. The name of an arm is its place in the list.
 
     >>> embedded_arms("movielens", arms=2).names
     ('movie 50', 'movie 100')

@@ -179,7 +179,7 @@ _JESTER_FILES = ("jester-data-1.zip", "jester-data-1.csv")
 
 
 def find_jester(data_dir: FilePath | None = None) -> Path:
-    """Find its file."""
+    """Find the zip or the csv."""
     return find(_JESTER_FILES, JESTER_HOME, data_dir, ("jester", ""))
 
 

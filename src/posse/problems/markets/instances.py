@@ -23,13 +23,13 @@ INSTANCES = {
     "uniform": "qualities and costs uniform on [0, 1]",
     "normal": "qualities and costs normal around alpha, clipped to [0, 1]",
 }
-"""Distributions of an instance, and what they are."""
+"""Descriptions of the distributions of a random market."""
 Distribution = Literal["uniform", "normal"]
 
 MOST_AGENTS = 100_000
 MOST_SEED = 2**63 - 1
 MOST_QUALITIES = 10_000_000
-"""Epochs times producers."""
+"""Most epochs times producers."""
 
 _QUALITY, _COST, _CAPACITY, _DEALS, _STEP, _KINDS = 0, 1, 2, 3, 4, 8
 
@@ -50,8 +50,7 @@ def market_instance(
     every: int = 1000,
     horizon: int = 100_000,
 ) -> Market:
-    """Draw a market: qualities, costs, capacities uniform on 1 to `largest_capacity`, and which
-    pairs deal.
+    """Draw a market: qualities, costs, capacities (uniform on 1 to `largest_capacity`), and deals.
 
     uniform: q_i, c_ij ~ U[0, 1]; normal: q_i, c_ij ~ N(alpha, sd), clipped to [0, 1] (Solanki,
     Kanaparthy, Damle, Gujar: Differentially private federated combinatorial bandits with
@@ -97,10 +96,10 @@ def market_instance(
 
 
 def binds(market: Market) -> bool:
-    """Whether the quality constraint matters: whether some agent would like to buy what it may not.
+    """Return whether the quality constraint stops an agent from a purchase that it would make.
 
-    Without the constraint an agent takes all it can of every producer with rho q - c > 0. The
-    constraint binds where that purchase is, for some agent in some epoch, of average quality below
+    Without the constraint, an agent buys all it can from every producer with rho q - c > 0. The
+    constraint binds if that purchase of some agent in some epoch has an average quality below
     alpha. O(epochs agents producers).
 
     >>> from posse.problems.markets.market import make_market
@@ -170,9 +169,7 @@ def _draw_places(key: int, places: Floats) -> None:
 
 
 def _dealing(key: np.uint64, agents: int, producers: int, overlap: float) -> Mask:
-    """(agents, producers) which pairs deal: for each agent the producers of the smallest random
-    places.
-    """
+    """Return which pairs deal, (agents, producers): each agent with the producers of smallest draws."""
     deals = np.zeros((agents, producers), bool)
     places = np.empty((agents, producers))
     _draw_places(key, places)
@@ -206,7 +203,7 @@ def check_instance(
     largest: int,
     drift: float,
 ) -> None:
-    """Refuse a random market that cannot be."""
+    """Raise if a setting of a random market is out of range."""
     check.between(0, MOST_SEED, instance_seed=seed)
     check.between(1, MOST_AGENTS, agents=agents)
     check.between(1, MOST_QUALITIES // agents, producers=producers)

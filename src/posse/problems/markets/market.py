@@ -32,8 +32,7 @@ FOREVER = 1 << 62
 LARGEST_TABLE = 1024
 """Capacities above it have no table."""
 MOST_CELLS = 8_000_000
-"""Cells of all tables together (64 MB), and places in their index; where more are needed, there are
-no tables.
+"""Most cells of all tables together (64 MB). If more are needed, there are no tables.
 """
 
 _S32 = np.uint64(32)
@@ -60,16 +59,15 @@ class Supply(NamedTuple):
 
 @elementary
 def epoch_at(supply: Supply, t: int) -> int:
-    """Epoch of round t (from 1); the last one lasts for ever."""
+    """Return the epoch of round t, which counts from 1. The last epoch does not end."""
     return int(min((t - 1) // supply.every, supply.quality.shape[0] - 1))
 
 
 @elementary
 def from_word(supply: Supply, epoch: int, producer: int, units: int, word: int) -> int:
-    """Good units from a 32-bit word by the table (Walker's alias method), or -1 where there is no
-    table.
+    """Return good units from a 32-bit word by the table (Walker's alias method), or -1 without one.
 
-    One multiplication makes both the cell (high half) and the number held against its threshold
+    One multiplication gives the cell (high half) and the number that is compared with its threshold
     (low half). Each cell is short or long by at most one word, so a probability is off by at most
     (units + 2) 2^-32.
     """
@@ -90,10 +88,11 @@ def from_word(supply: Supply, epoch: int, producer: int, units: int, word: int) 
 def replayed(
     supply: Supply, seed: int, agent: int, producer: int, before: int, units: int
 ) -> float:
-    """Sum of the next `units` records after the `before` used already; they start again after the
-    last one.
+    """Return the sum of the next `units` records, after the `before` records that were used.
 
-    Every agent begins at its own place, drawn once a run.
+    After the last record the first one follows.
+
+    Every agent begins at its own place, drawn once per run.
     """
     low, high = supply.offsets[producer], supply.offsets[producer + 1]
     length = high - low
@@ -111,9 +110,7 @@ def replayed(
 def untabled(
     supply: Supply, seed: int, agent: int, producer: int, t: int, before: int, units: int
 ) -> float:
-    """Good units of a purchase for which there is no table: replayed, or drawn from its own
-    address.
-    """
+    """Return the good units of a purchase without a table: replayed, or drawn from its own address."""
     if supply.offsets.shape[0] > 1:
         return replayed(supply, seed, agent, producer, before, units)
     producers = supply.quality.shape[1]
@@ -125,8 +122,9 @@ def untabled(
 def good_units(
     supply: Supply, seed: int, agent: int, producer: int, t: int, before: int, units: int
 ) -> float:
-    """Good units among `units` that an agent buys from a producer in round t, after `before`
-    earlier ones.
+    """Return the good units among `units` that an agent buys from a producer in round t.
+
+    The agent has bought `before` units in earlier rounds.
 
     Four producers share a counter: of b = ceil(m / 4) counters, producer i reads word i // b of
     counter i mod b.
@@ -145,7 +143,7 @@ def good_units(
 
 @elementary
 def _weights(count: int, q: float, out: Floats) -> None:
-    """Binomial weights up to a factor, from the mode outwards by + - * / alone."""
+    """Compute binomial weights up to a factor, from the mode outwards, only by + - * /."""
     out[:] = 0.0
     mode = min(int((count + 1) * q), count)
     out[mode] = 1.0
@@ -157,9 +155,7 @@ def _weights(count: int, q: float, out: Floats) -> None:
 
 @elementary
 def _fill(weights: Floats, keep: NDArray[np.uint32], other: NDArray[np.int32]) -> None:
-    """Vose's alias table: each cell keeps its own value below a threshold (in 2^-32), and gives
-    another above it.
-    """
+    """Make Vose's alias table: below a threshold (in 2^-32) a cell has its own value, else another."""
     n = weights.shape[0]
     total = 0.0
     for i in range(n):  # numpy would add in another order than compiled code does
@@ -208,9 +204,9 @@ def _tables(
 
 
 def drawn(quality: Floats, every: int, capacity: Ints) -> Supply:
-    """Make a supply whose units are drawn; full capacities, which are bought most, get tables.
+    """Make a supply whose units are drawn. Full capacities, which are bought most, have tables.
 
-    Costs one step a cell: some 0.2 ms an epoch for ten agents and thirty producers.
+    It costs one step per cell: about 0.2 ms per epoch for ten agents and thirty producers.
     """
     tabled = np.zeros((capacity.shape[1], min(int(capacity.max()), LARGEST_TABLE) + 1), bool)
     agent, producer = np.nonzero((capacity > 0) & (capacity <= LARGEST_TABLE))
@@ -228,9 +224,7 @@ def drawn(quality: Floats, every: int, capacity: Ints) -> Supply:
 
 
 def recorded(records: list[Floats]) -> Supply:
-    """Make a supply that replays each producer's records; a record is rounded to 2^-24, so that
-    sums are exact.
-    """
+    """Make a supply that replays each producer's records, rounded to 2^-24 so that sums are exact."""
     quantised = [np.floor(values * REWARD_ONE + 0.5) / REWARD_ONE for values in records]
     offsets = np.cumsum([0, *(len(values) for values in quantised)]).astype(np.int64)
     reached = np.concatenate([np.concatenate([[0.0], np.cumsum(values)]) for values in quantised])

@@ -233,9 +233,9 @@ class MarketSettings(TableSettings):
     producers: int = 30
     """Number of producers that sell."""
     alpha: float = 0.4
-    """Smallest average quality of what an agent buys in a round."""
+    """Smallest average quality of an agent's purchase in a round."""
     rho: float = 1.0
-    """What a good unit is worth, in the unit of the costs."""
+    """Value of a good unit, in the unit of the costs."""
     homogeneous: bool = False
     """All agents have the same costs and capacities."""
     overlap: float = 1.0
@@ -243,10 +243,9 @@ class MarketSettings(TableSettings):
     sd: float = 0.1
     """Standard deviation of a normal instance."""
     largest_capacity: int = 50
-    """Capacities are uniform from 1 to this number of units a round."""
+    """Capacities are uniform from 1 to this number of units per round."""
     drift: float = 0.0
-    """Standard deviation of the step that each quality takes from time to time; 0 for qualities
-    that stay.
+    """Standard deviation of the step that each quality takes from time to time; 0 for no change.
     """
     drift_every: int = 1000
     """Rounds between two steps of the drift."""

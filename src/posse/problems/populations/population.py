@@ -38,7 +38,7 @@ CAP = 32
 MISSING = 33
 """Whether a client answers in a round: (seed, client, round)."""
 LATE = 34
-"""Whether, and how much, a client is late: (seed, client, round)."""
+"""Whether a client is late: (seed, client, round)."""
 NEVER = 35
 """Whether a client ever answers: (seed, client)."""
 INITIAL = 36
@@ -46,7 +46,7 @@ INITIAL = 36
 DRIFT = 37
 """Drift of labels and arms: (seed, arm, period)."""
 LAG = 38
-"""By how many rounds a deployment reaches a client late: (seed, client, deployment)."""
+"""Rounds by which a deployment reaches a client late: (seed, client, deployment)."""
 
 _MASK = np.uint64(0xFFFFFFFF)
 _S32, _S11 = np.uint64(32), np.uint64(11)
@@ -118,7 +118,7 @@ class Ragged:
     values: NDArray[np.integer]
     counts: NDArray[np.integer] | None = None
     longest: int = -1
-    """Length of the longest row; found by one pass if left out."""
+    """Length of the longest row; computed in one pass if left out."""
 
     def __post_init__(self) -> None:
         check_all(self, _RAGGED)
@@ -318,7 +318,7 @@ class Scaling(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """Twelve hexadecimal digits that differ for other constants."""
+        """Twelve hexadecimal digits, which differ for other constants."""
         numbers = np.array([self.shift, self.spread], "<f8")
         return hashlib.sha256(numbers.tobytes()).hexdigest()[:12]
 
@@ -639,9 +639,9 @@ def _some(size: int, cap: int, seed: int, client: int) -> Ints:
 
 
 _CHUNK = 1 << 14
-"""Samples looked at a time."""
+"""Samples that are checked at a time."""
 MOST_CLIENTS = 1 << 24
-"""Clients that draws have addresses for."""
+"""Most clients: draws have no addresses for more."""
 
 
 def check_inputs(inputs: Bytes | NDArray[np.float32] | Ragged, vocabulary: int) -> None:

@@ -54,7 +54,7 @@ POPULATIONS = {
     ),
     "prepared": "a folder or .npz file that was prepared before",
 }
-"""Populations, and what they are."""
+"""Descriptions of populations."""
 
 _ONLY = {
     "alpha": ("digits", "own", "images"),
@@ -64,17 +64,17 @@ _ONLY = {
     "client_column": ("own", "images"),
     "label_column": ("own", "images"),
 }
-"""Settings that some populations alone have."""
+"""Settings that apply only to some populations."""
 
 _FILES = {
     "own": "a CSV file",
     "images": "a folder or file of images",
     "prepared": "a prepared folder or .npz file",
 }
-"""Populations that are read from `file`, and what it is."""
+"""Descriptions of `file`, for the populations that are read from it."""
 
 MOVED = ("emnist", "femnist", "stackexchange", "stackoverflow")
-"""Populations of 0.1 that the figures alone use: their loaders are in `reproduction`."""
+"""Populations of 0.1 that only the figures use: their loaders are in `reproduction`."""
 _PREPARE = "It belongs to 'python -m reproduction prepare', in a checkout of Posse."
 
 

@@ -223,7 +223,7 @@ def clients_where(population: Population, test: Callable[[str], bool]) -> Ints:
 
 
 def near_case(arms: tuple[str, ...]) -> Floats:
-    """1 for the label, 0.5 for the lower-case form of an upper-case label, else 0.
+    """Return 1 for the label, 0.5 for the lower-case form of an upper-case label, else 0.
 
     >>> near_case(("1", "A", "a")).tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]]
@@ -257,7 +257,7 @@ def tag_counts(population: Population) -> Ints:
 
 
 def inverse_frequency(counts: ArrayLike) -> Floats:
-    """Reward of each tag: the largest count over its own.
+    """Return the reward of each tag: the largest count over its own.
 
     >>> inverse_frequency([200, 100, 50]).tolist()
     [1.0, 2.0, 4.0]
