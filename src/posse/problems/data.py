@@ -137,7 +137,7 @@ class DataSettings(Settings):
 
     @classmethod
     def _is_table_of_parts(cls, value: object) -> bool:
-        """Return whether `data` is a table of parts, and no dictionary of the columns of a frame."""
+        """Return whether `data` is a table of parts, and not the columns of a frame."""
         if not isinstance(value, Mapping) or not cls.parts:
             return False
         return bool(set(cls.parts) & set(value)) or as_frame(value, "data") is None

@@ -12,9 +12,9 @@ sees x. There are two ways to bound it:
   reproductions: bounds that every unit row keeps cannot have squares that add up to 1.
 
 A user's own features are in one table per party, aligned row by row, with a column `row` that
-identifies the row (any text, all different). Another table has what every arm pays. In a deployment,
-a party reads only its own table (`read_block`), and compares the digest of its rows with those of
-the others. A run in one place reads all tables (`read_features`).
+identifies the row (any text, all different). Another table has the rewards of every arm. In a
+deployment, a party reads only its own table (`read_block`), and compares the digest of its rows with
+those of the others. A run in one place reads all tables (`read_features`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _SWEEP = 1
 
 @dataclass(frozen=True)
 class Block:
-    """The columns of the joint vector that a party holds, and the largest norm of its part of a row."""
+    """The columns of the joint vector that a party holds, and the largest norm of this part."""
 
     party: str
     columns: tuple[int, ...]
@@ -368,7 +368,7 @@ class Contexts:
         return self.features[:, self.blocks[self.parties.index(party)].columns]
 
     def reward(self, seed: int, row: int, arm: int) -> int:
-        """Return the reward units of an arm in a row: 0 or 2^24, or between them if pays are exact."""
+        """Return the reward units of an arm in a row: 0 or 2^24, or any between for exact pays."""
         if self.pays is not None:
             return int(self.pays.units(self.means[row, arm]))
         return int(context_reward(self.means[row, arm], np.uint64(seed), row, arm))
@@ -465,7 +465,8 @@ def _table(values: ArrayLike, what: str) -> Floats:
         array = array.copy()  # a caller's own array stays writeable
     if array.ndim != 2 or not array.size:
         raise DataError(
-            f"{what} must be a table with one row per context, got an array of shape {array.shape}.",
+            f"{what} must be a table with one row per context, got an array of shape "
+            f"{array.shape}.",
             rule="problems.contexts.not-a-table",
         )
     check_entries(

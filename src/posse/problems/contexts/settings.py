@@ -209,8 +209,8 @@ _OWN_FILES: tuple[Requirement[ContextSettings], ...] = (
         "problems.data.missing-part",
         lambda contexts: not contexts.missing_parts,
         lambda contexts: (
-            f"own files are features and rewards, got no {' and no '.join(contexts.missing_parts)}. "
-            "Give both."
+            "own files are features and rewards, got no "
+            f"{' and no '.join(contexts.missing_parts)}. Give both."
         ),
     ),
     Requirement(

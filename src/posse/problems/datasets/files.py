@@ -148,8 +148,8 @@ def find(
     if present:
         return present[0]
     raise DataError(
-        f"no {places[0].as_posix()} in {folder}. Get it from {home} (mind its terms), put it there, "
-        f"or give another folder by data_dir (--data-dir) or {VARIABLE}.",
+        f"no {places[0].as_posix()} in {folder}. Get it from {home} (mind its terms), put it "
+        f"there, or give another folder by data_dir (--data-dir) or {VARIABLE}.",
         rule="problems.data_dir.file-missing",
     )
 

@@ -115,8 +115,8 @@ def _idx_values(
     shape = tuple(int.from_bytes(data[at : at + 4], "big") for at in range(4, start, 4))
     if len(data) - start != kind.itemsize * math.prod(shape):
         raise DataError(
-            f"{name} has a header for {' x '.join(map(str, shape))} values, and {len(data) - start} "
-            "bytes. Download it again.",
+            f"{name} has a header for {' x '.join(map(str, shape))} values, and "
+            f"{len(data) - start} bytes. Download it again.",
             rule="problems.mnist.truncated",
         )
     return np.frombuffer(data, kind, offset=start).reshape(shape)
@@ -147,8 +147,8 @@ def mnist_writers(
     count = len(images.labels)
     if len(table) < count:
         raise DataError(
-            f"{file.name} must have a row for each of {count} images, got {len(table)}. Download it "
-            "again.",
+            f"{file.name} must have a row for each of {count} images, got {len(table)}. Download "
+            "it again.",
             rule="problems.writers.too-few",
         )
     table = table[:count]

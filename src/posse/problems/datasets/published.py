@@ -39,7 +39,9 @@ def embedded_means(name: str) -> Floats:
 
 
 def embedded_arms(name: str, arms: int = SIZE) -> Arms:
-    """Make Bernoulli arms of the largest means, largest first. The name of an arm is its place in the list.
+    """Make Bernoulli arms of the largest means, largest first.
+
+    The name of an arm has its place in the list.
 
     >>> embedded_arms("movielens", arms=2).names
     ('movie 50', 'movie 100')

@@ -179,7 +179,7 @@ def _folder(path: Path) -> Pictures:
     if depths not in ({2}, {3}):
         got = "images at other depths" if files else "no images"
         raise DataError(
-            f"{path} must hold images as LABEL/file or CLIENT/LABEL/file, got {got}. Order them so.",
+            f"{path} must hold images as LABEL/file or CLIENT/LABEL/file, got {got}. Move them.",
             rule="problems.images.wrong-folders",
         )
     labels = [file.parts[-2] for file in files]

@@ -72,7 +72,8 @@ class Rewards:
     def __post_init__(self) -> None:
         if self.table.ndim != 2 or not np.isfinite(self.table).all():
             raise DataError(
-                f"rewards must be a table of finite numbers, labels x arms, got {self.table.shape}.",
+                "rewards must be a table of finite numbers, labels x arms, got "
+                f"{self.table.shape}.",
                 rule="problems.before.not-a-table",
             )
         self.table.flags.writeable = False

@@ -175,7 +175,8 @@ def read_document(path: FilePath, options: ReadOptions) -> Document:
         return Document(name, data.decode(encoding).encode())
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{name}, row {_row_at(data, error.start)} is not text in {encoding}. Give another --encoding.",
+            f"{name}, row {_row_at(data, error.start)} is not text in {encoding}. Give another "
+            "--encoding.",
             rule="problems.encoding.wrong",
         ) from None
 
