@@ -236,7 +236,7 @@ def _read_file(file: Path) -> tuple[dict[str, Any], Arrays]:
     return header, arrays
 
 
-class Column:
+class ArrayFile:
     """An .npy file that grows along its first axis. Closing it writes the number of rows."""
 
     def __init__(self, file: Path, like: tuple[np.dtype[np.generic], tuple[int, ...]]) -> None:
@@ -307,7 +307,7 @@ class Writer:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._names = _Names(name, arms, vocabulary, features)
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, ArrayFile] = {}
         self._ends: dict[str, int] = {}
         self._longest: dict[str, int] = {}
 
@@ -364,7 +364,7 @@ class Writer:
     def _add(self, name: str, rows: NDArray[np.generic]) -> None:
         if name not in self._columns:
             file = self._folder / f"{name}.npy"
-            self._columns[name] = Column(file, (rows.dtype, rows.shape[1:]))
+            self._columns[name] = ArrayFile(file, (rows.dtype, rows.shape[1:]))
         self._columns[name].add(rows)
 
     def _steps(self, what: str, steps: Ints) -> None:

@@ -117,10 +117,10 @@ class BadRows:
                 f"{' '.join(map(self._list_places, self._remedies()))}"
             )
             return
-        listed = " ".join(f"{self._list_places(each)} {each}" for each in self._remedies())
+        places = " ".join(f"{self._list_places(each)} {each}" for each in self._remedies())
         if self.options.skip_bad:
             raise DataError(
-                f"{self.file}: none of its {total:,} rows can be read. {listed}",
+                f"{self.file}: none of its {total:,} rows can be read. {places}",
                 rule="problems.rows.all-bad",
             )
         if count == 1:
@@ -130,7 +130,7 @@ class BadRows:
             )
         drop = " Or drop them with --skip-bad (skip_bad = true)." if good else ""
         raise DataError(
-            f"{self.file}: {count:,} of {total:,} rows are bad. {listed}{drop}",
+            f"{self.file}: {count:,} of {total:,} rows are bad. {places}{drop}",
             rule="problems.rows.several-bad",
         )
 

@@ -29,7 +29,7 @@ from posse.problems.tables.cells import (
 )
 from posse.problems.tables.mapping import as_flag, suggest_columns
 from posse.problems.tables.options import BadRows
-from posse.problems.tables.table import MOST, Block, Look, Table
+from posse.problems.tables.table import MOST, Look, Table, TableBlock
 
 Values = NDArray[np.generic]
 """Numbers, or places of words in an index."""
@@ -359,7 +359,7 @@ class _WordReader(_Reader):
         return Words(tuple(distinct[number] for number in order), place[code])
 
 
-def _read_block(block: Block, readers: Sequence[_Reader], bad: BadRows) -> Ints:
+def _read_block(block: TableBlock, readers: Sequence[_Reader], bad: BadRows) -> Ints:
     """Read a block; return the lines of its good rows."""
     lines = np.asarray(block.lines, np.int64)
     values = [reader.read(block.cells[reader.header]) for reader in readers]

@@ -64,7 +64,7 @@ _DATE = re.compile(
 )
 
 
-class Block(NamedTuple):
+class TableBlock(NamedTuple):
     """Some rows of a table."""
 
     lines: Sequence[int] | Ints
@@ -99,7 +99,7 @@ class Table(ABC):
     """Decimal mark of its numbers."""
 
     @abstractmethod
-    def blocks(self, numbers: Mapping[str, bool], bad: BadRows) -> Iterator[Block]:
+    def blocks(self, numbers: Mapping[str, bool], bad: BadRows) -> Iterator[TableBlock]:
         """Yield the rows in blocks.
 
         Args:
@@ -143,7 +143,7 @@ class FrameTable(Table):
         self.decimal = options.decimal
         self._frame = frame
 
-    def blocks(self, numbers: Mapping[str, bool], bad: BadRows) -> Iterator[Block]:
+    def blocks(self, numbers: Mapping[str, bool], bad: BadRows) -> Iterator[TableBlock]:
         """Yield all rows as one block."""
         rows = self._frame.rows
         if not rows:
@@ -154,7 +154,7 @@ class FrameTable(Table):
                 blank &= column.blank()
         cells = dict(zip(self.header, self._frame.columns, strict=True))
         columns = {name: cells[name] for name in numbers}
-        yield Block(np.arange(1, rows + 1), columns, blank if blank.any() else None)
+        yield TableBlock(np.arange(1, rows + 1), columns, blank if blank.any() else None)
 
     def sample(self) -> dict[str, list[str]]:
         """Return the first rows as text."""
@@ -184,7 +184,7 @@ class TextTable(Table):
         self.header = header
         self.layout = replace(self.layout, header=header)
 
-    def blocks(self, numbers: Mapping[str, bool], bad: BadRows) -> Iterator[Block]:
+    def blocks(self, numbers: Mapping[str, bool], bad: BadRows) -> Iterator[TableBlock]:
         """Yield rows in blocks: one from pyarrow, or many from Python's own reader."""
         watch = self.options.watch or (lambda share: None)
         block = self._read_by_arrow(numbers)
@@ -199,7 +199,7 @@ class TextTable(Table):
                 columns = {
                     name: TextCells([row[place] for row in rows]) for name, place in places.items()
                 }
-                yield Block(lines, columns)
+                yield TableBlock(lines, columns)
 
     def sample(self) -> dict[str, list[str]]:
         """Return the first rows as text."""
@@ -229,7 +229,7 @@ class TextTable(Table):
             stream.readline()
         return stream
 
-    def _read_by_arrow(self, numbers: Mapping[str, bool]) -> Block | None:
+    def _read_by_arrow(self, numbers: Mapping[str, bool]) -> TableBlock | None:
         """Read a large plain file by pyarrow.
 
         None if it is not installed, or if it might read anything otherwise than Python's reader:
@@ -254,7 +254,7 @@ class TextTable(Table):
                 return None
             cells[name] = NumpyCells(values)
         first = self.layout.skipped + 1
-        return Block(np.arange(first, first + rows), cells)
+        return TableBlock(np.arange(first, first + rows), cells)
 
 
 def _arrow_table(

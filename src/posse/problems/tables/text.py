@@ -211,16 +211,16 @@ class Layout:
         """Return the lines that hold rows."""
         return chain(filter(None, [self.unread]), stream)
 
-    def count_names(self, known: frozenset[str]) -> int:
+    def count_names(self, column_names: frozenset[str]) -> int:
         """Return how many columns have a known name."""
-        return sum(name.lower() in known for name in self.header)
+        return sum(name.lower() in column_names for name in self.header)
 
 
 def read_layout(
     stream: TextIO,
     file: str,
     options: ReadOptions,
-    known: frozenset[str],
+    column_names: frozenset[str],
     header: Sequence[str] | None = None,
 ) -> Layout:
     """Read up to the first row.
@@ -229,7 +229,7 @@ def read_layout(
         stream: The file, from its start.
         file: Its name in errors.
         options: A `delimiter` of the options is used as it is.
-        known: Names of columns, in lower case. The delimiter that finds most of them is used.
+        column_names: Names of columns, in lower case. The delimiter that finds most of them is used.
         header: Names of the columns of a file without a header line.
     """
     line, number = first_line(stream, file)
@@ -247,7 +247,7 @@ def read_layout(
     if options.delimiter is not None:
         delimiters = (options.delimiter,)
     layouts = [Layout(file, mark, _split(line, mark), number) for mark in delimiters]
-    return max(layouts, key=lambda layout: (layout.count_names(known), len(layout.header)))
+    return max(layouts, key=lambda layout: (layout.count_names(column_names), len(layout.header)))
 
 
 def _split(line: str, delimiter: str) -> tuple[str, ...]:
@@ -346,5 +346,5 @@ def _whole_rows(
                 f"got {len(row)}",
                 wide if len(row) > width else "Complete the row.",
             )
-    whole = [(line, row) for line, row in filled if len(row) == width]
-    return [line for line, _ in whole], [row for _, row in whole]
+    complete = [(line, row) for line, row in filled if len(row) == width]
+    return [line for line, _ in complete], [row for _, row in complete]
