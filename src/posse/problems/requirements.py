@@ -1,4 +1,4 @@
-"""Requirements of values, as lists: what must hold, and the error if it does not."""
+"""Requirements of values and of the entries of arrays: what must hold, and the error if not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from posse.core.errors import ConfigError, PosseError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Bytes = NDArray[np.uint8]
+Place = tuple[int, ...]
+"""Indices of an entry of an array."""
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -41,3 +51,14 @@ def check_all(value: T, requirements: Iterable[Requirement[T]]) -> None:
             raise requirement.error(
                 requirement.text(value), rule=requirement.rule, field=requirement.field
             )
+
+
+def check_entries(good: NDArray[np.bool_], error: Callable[[Place], PosseError]) -> None:
+    """Raise the error about the first entry of an array that is not good.
+
+    Args:
+        good: Which entries are good.
+        error: Makes the error from the place of the entry.
+    """
+    if not good.all():
+        raise error(tuple(np.argwhere(~good)[0].tolist()))

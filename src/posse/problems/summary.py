@@ -10,9 +10,9 @@ import numpy as np
 
 from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.settings import ProblemSettings, usual_threshold
-from posse.problems.arrays import Floats
 from posse.problems.populations.settings import PopulationSettings
 from posse.problems.recognise import Recognised, recognise, similar_names
+from posse.problems.requirements import Floats
 from posse.problems.tables.mapping import columns_text, suggest_columns
 from posse.problems.tables.options import ReadOptions
 from posse.problems.tables.schema import Schema, numbers, words

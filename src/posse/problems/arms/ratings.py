@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.rewards import Arms, BernoulliArms, EmpiricalArms
-from posse.problems.arrays import Floats, Ints, check_entries
-from posse.problems.requirements import Requirement, check_all
+from posse.problems.requirements import Floats, Ints, Requirement, check_all, check_entries
 
 Reward = Literal["bernoulli", "rating"]
 REWARDS: tuple[str, ...] = ("bernoulli", "rating")

@@ -21,8 +21,7 @@ from posse.core.errors import ConfigError
 from posse.core.exact import beta
 from posse.core.fixed import to_units
 from posse.core.random import REWARD, uniform
-from posse.problems.arrays import Floats, Ints, check_entries
-from posse.problems.requirements import Requirement, check_all
+from posse.problems.requirements import Floats, Ints, Requirement, check_all, check_entries
 
 BERNOULLI, BETA, TABLE = 0, 1, 2
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.rewards import Arms, BernoulliArms
-from posse.problems.arrays import Ints
+from posse.problems.requirements import Ints
 from posse.problems.tables.cells import Numbers, is_number, number_of, text_of
 from posse.problems.tables.frames import Frame
 from posse.problems.tables.mapping import BAR, EVERY, measures

@@ -34,8 +34,7 @@ from posse.core.compiled import elementary
 from posse.core.errors import ConfigError, DataError
 from posse.core.fixed import REWARD_ONE, UNIT_RANGE, RewardRange
 from posse.core.random import INSTANCE, REWARD, uniform
-from posse.problems.arrays import Floats, Ints, Mask, check_entries
-from posse.problems.requirements import Requirement, check_all
+from posse.problems.requirements import Floats, Ints, Mask, Requirement, check_all, check_entries
 from posse.problems.tables.frames import Frame
 from posse.problems.tables.options import BadRows, ReadOptions
 from posse.problems.tables.schema import (

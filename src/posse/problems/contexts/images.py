@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
 from posse.core.random import INSTANCE, uniform
-from posse.problems.arrays import Floats, Ints
 from posse.problems.contexts.contexts import Bounds, Contexts, check_rows, scale_blocks, split
 from posse.problems.datasets.files import data_folder
 from posse.problems.datasets.mnist import CLASSES, Part, load_mnist
+from posse.problems.requirements import Floats, Ints
 from posse.problems.tables.text import FilePath
 
 COMPONENTS = 20

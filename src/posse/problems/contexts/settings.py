@@ -12,7 +12,6 @@ from pydantic import field_validator, model_validator
 from posse.core import check
 from posse.core.fixed import RewardRange
 from posse.core.settings import External
-from posse.problems.arrays import Floats
 from posse.problems.contexts.contexts import (
     Bounds,
     Contexts,
@@ -34,7 +33,7 @@ from posse.problems.contexts.images import (
 from posse.problems.data import DataSettings
 from posse.problems.datasets.files import data_folder
 from posse.problems.datasets.mnist import find_mnist
-from posse.problems.requirements import Requirement, check_all
+from posse.problems.requirements import Floats, Requirement, check_all
 from posse.problems.tables.mapping import read_pairs
 
 PROBLEMS = {

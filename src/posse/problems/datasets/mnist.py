@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import DataError
-from posse.problems.arrays import Bytes, Ints, check_entries
 from posse.problems.datasets.files import find, read_known
 from posse.problems.populations.population import Population
 from posse.problems.populations.splits import dirichlet, natural, population
+from posse.problems.requirements import Bytes, Ints, check_entries
 from posse.problems.tables.text import FilePath
 
 HOME = "https://ossci-datasets.s3.amazonaws.com/mnist/"

@@ -15,10 +15,7 @@ import numpy as np
 from posse.core import check
 from posse.core.errors import DataError
 from posse.problems.arms.rewards import Arms, BernoulliArms
-from posse.problems.arms.tables import read_means
-from posse.problems.arrays import Floats
-from posse.problems.tables.table import open_table
-from posse.problems.tables.text import Document
+from posse.problems.requirements import Floats
 
 EMBEDDED: tuple[str, ...] = ("jester", "movielens")
 SIZE = 100
@@ -33,9 +30,10 @@ def embedded_means(name: str) -> Floats:
     [0.183, 0.195]
     """
     check.one_of(EMBEDDED, name=name)
-    file = f"{name}-100.txt"
-    content = files(__package__).joinpath("data", file).read_bytes()
-    return read_means(open_table(Document(file, content))).means
+    text = files(__package__).joinpath("data", f"{name}-100.txt").read_text(encoding="utf-8")
+    numbers = [line for line in text.splitlines() if not line.startswith("#")]
+    # The first line is the number of means.
+    return np.array(numbers[1:], np.float64)
 
 
 def embedded_arms(name: str, arms: int = SIZE) -> Arms:

@@ -28,7 +28,6 @@ import numpy as np
 from posse.core import check
 from posse.core.errors import DataError
 from posse.problems.arms.ratings import Ratings
-from posse.problems.arrays import Ints, check_entries
 from posse.problems.datasets.files import find, read_known, read_known_text, unzip
 from posse.problems.datasets.reviews import (
     GOOGLE_HOME,
@@ -37,6 +36,7 @@ from posse.problems.datasets.reviews import (
     find_steam_reviews,
     read_reviews,
 )
+from posse.problems.requirements import Ints, check_entries
 from posse.problems.tables.cells import Fault
 from posse.problems.tables.options import ReadOptions
 from posse.problems.tables.schema import (

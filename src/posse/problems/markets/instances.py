@@ -16,8 +16,8 @@ from posse.core.compiled import elementary
 from posse.core.errors import ConfigError
 from posse.core.exact import normals
 from posse.core.random import INSTANCE, uniform
-from posse.problems.arrays import Floats, Ints, Mask
 from posse.problems.markets.market import FOREVER, MOST_UNITS, Market, make_market
+from posse.problems.requirements import Floats, Ints, Mask
 
 INSTANCES = {
     "uniform": "qualities and costs uniform on [0, 1]",

@@ -25,7 +25,7 @@ from posse.core.errors import ConfigError
 from posse.core.exact import binomial
 from posse.core.fixed import REWARD_ONE
 from posse.core.random import DELIVERY, PARTIAL, uniform, words32
-from posse.problems.arrays import Floats, Ints, Mask, check_entries
+from posse.problems.requirements import Floats, Ints, Mask, check_entries
 
 FOREVER = 1 << 62
 """An epoch that does not end."""

@@ -11,11 +11,10 @@ from pydantic import model_validator
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
 from posse.core.settings import External
-from posse.problems.arrays import Floats, Mask, check_entries
 from posse.problems.data import TableSettings
 from posse.problems.markets.instances import INSTANCES, check_instance, market_instance
 from posse.problems.markets.market import MOST_UNITS, Market, make_market
-from posse.problems.requirements import Requirement, check_all
+from posse.problems.requirements import Floats, Mask, Requirement, check_all, check_entries
 from posse.problems.tables.frames import Frame
 from posse.problems.tables.options import ReadOptions
 from posse.problems.tables.schema import Records, Rule, Schema, numbers, within, words

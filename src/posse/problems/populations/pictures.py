@@ -23,10 +23,10 @@ import numpy as np
 
 from posse.core.check import require
 from posse.core.errors import ConfigError, DataError
-from posse.problems.arrays import Bytes
 from posse.problems.datasets.mnist import read_pair
 from posse.problems.populations.population import Population
 from posse.problems.populations.splits import dirichlet, natural, population
+from posse.problems.requirements import Bytes
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -29,8 +29,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from posse.core.check import first_repeated
 from posse.core.errors import ConfigError, DataError
-from posse.problems.arrays import Bytes, Floats, Ints, Mask, check_entries
-from posse.problems.requirements import Requirement, check_all
+from posse.problems.requirements import (
+    Bytes,
+    Floats,
+    Ints,
+    Mask,
+    Requirement,
+    check_all,
+    check_entries,
+)
 
 # Purposes 32 to 47 belong to populations; `posse.core.random` numbers the others.
 CAP = 32

@@ -25,7 +25,6 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.arrays import Ints
 from posse.problems.populations.population import (
     Dense,
     Population,
@@ -33,6 +32,7 @@ from posse.problems.populations.population import (
     check_inputs,
     check_labels,
 )
+from posse.problems.requirements import Ints
 from posse.problems.tables.text import FilePath
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
-from posse.problems.arrays import Floats, Ints
 from posse.problems.populations.population import (
     Dense,
     Population,
@@ -22,6 +21,7 @@ from posse.problems.populations.population import (
     offsets_of,
     rows_at,
 )
+from posse.problems.requirements import Floats, Ints
 from posse.problems.tables.frames import Frame
 from posse.problems.tables.options import ReadOptions
 from posse.problems.tables.schema import read_encoded, words

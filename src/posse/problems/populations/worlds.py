@@ -35,7 +35,6 @@ from numpy.typing import ArrayLike
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
-from posse.problems.arrays import Floats, Ints, Mask
 from posse.problems.populations.population import (
     DRIFT,
     INITIAL,
@@ -48,6 +47,7 @@ from posse.problems.populations.population import (
     release,
     uniforms,
 )
+from posse.problems.requirements import Floats, Ints, Mask
 from posse.problems.tables.schema import Schema, numbers, words
 from posse.problems.tables.table import open_table
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.problems.arrays import Floats, Ints, Mask
+from posse.problems.requirements import Floats, Ints, Mask
 
 if TYPE_CHECKING:
     import pyarrow

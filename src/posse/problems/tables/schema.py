@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import DataError
-from posse.problems.arrays import Ints, Mask
+from posse.problems.requirements import Ints, Mask
 from posse.problems.tables.cells import (
     TRUTH,
     Cells,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from posse.core.check import require, suggestion
-from posse.problems.arrays import Ints, Mask
+from posse.problems.requirements import Ints, Mask
 from posse.problems.tables.cells import (
     TRUTH,
     ArrowCells,
