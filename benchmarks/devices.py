@@ -30,9 +30,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posse.problems.populations.population import Population
+from posse.problems.populations.population import Population, Ragged
 from posse.problems.populations.prepared import Writer, load
-from posse.problems.populations.ragged import Ragged
 from posse.systems.fed_contextual.computing import tasks
 from posse.systems.fed_contextual.computing.cohorts import Schedule
 from posse.systems.fed_contextual.computing.models import bag_of_words, cnn

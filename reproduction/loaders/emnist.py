@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 from posse.core.check import require
 from posse.core.errors import DataError
 from posse.problems.datasets.files import find, read_known
-from posse.problems.populations.population import Population
-from posse.problems.populations.ragged import names_of
+from posse.problems.populations.population import Population, names_of
 from posse.problems.populations.splits import dirichlet, natural, population
 from posse.problems.tables.text import FilePath
 from reproduction.loaders import PINS, tff

@@ -34,9 +34,8 @@ import numpy as np
 from posse.core import check
 from posse.core.errors import DataError
 from posse.problems.datasets.files import find, read_known
-from posse.problems.populations.population import Population
+from posse.problems.populations.population import Population, Ragged, names_of
 from posse.problems.populations.prepared import Writer, load
-from posse.problems.populations.ragged import Ragged, names_of
 from posse.problems.populations.splits import natural, population
 from posse.problems.tables.text import Document, FilePath, read_bytes
 from reproduction.loaders import PINS, tff

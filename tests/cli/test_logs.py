@@ -241,13 +241,13 @@ def test_rows_are_read_by_the_names_that_a_model_learnt(posse: Call, tmp_path: P
             assert [one["predicted"] for one in json.loads(made.out)] == pytest.approx(wanted), name
     for text, said in (
         ("town,age\nBern,0.5\nBasel,0.5\n", "row 3, column 'town': the model never learnt 'Basel'"),
-        ("town,age,dose\nBern,0.5,1\n", "column 'dose' is no feature of the model"),
-        ("town\nBern\n", "the model's feature 'age' must come from one column, got 0"),
-        ("a,b,c,d\n1,0,0,0.5\n", "columns 'a', 'b', 'c', 'd' are no features of the model"),
+        ("town,age,dose\nBern,0.5,1\n", "the model has no feature 'dose'"),
+        ("town\nBern\n", "the feature 'age' of the model must come from one column, got 0"),
+        ("a,b,c,d\n1,0,0,0.5\n", "the model has no feature 'a', 'b', 'c', 'd'"),
         ("town,age\nn/a,0.5\n", "'n/a' is missing"),
         (
             "client,town,age,dose,size\n1,Bern,0.5,1,2\n",
-            "columns 'dose', 'size' are no features of the model",
+            "the model has no feature 'dose', 'size'",
         ),
     ):
         (tmp_path / "rows.csv").write_text(text)
@@ -330,7 +330,7 @@ def test_shares_that_are_brought_together_decide(posse: Call, tmp_path: Path) ->
         one["arm"] for one in json.loads(made.out)
     ]
     assert (
-        "columns 'f1', 'f2', 'f3', 'f4' are no features of the model"
+        "the model has no feature 'f1', 'f2', 'f3', 'f4'"
         in posse("predict", "named", "rows.csv").err
     )
     (tmp_path / "shares" / "b" / "model-100.share").unlink()

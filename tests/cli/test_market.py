@@ -77,7 +77,7 @@ def test_a_market_of_ones_own(posse, tmp_path):
         (("--alpha", "0.99999"), "out of reach"),
         (("--unit", "week"), "unit must be 'entry'"),
         (("--offers", "nowhere.csv", "--qualities", "q.csv"), "nowhere.csv"),
-        (("--qualities", "q.csv"), "qualities needs offers"),
+        (("--qualities", "q.csv"), "qualities need offers"),
         (("--noise", "paper", "--unit", "history"), "schedule paper proves"),
         (("--epsilom", "1"), "--epsilon"),
         (("--method", "fcb", "--epsilon", "7"), "epsilon has no meaning with method 'fcb'"),

@@ -20,10 +20,12 @@ CLASSES = {
     for name, value in vars(errors).items()
     if isinstance(value, type) and issubclass(value, PosseError)
 }
+STATES_RULE = {*CLASSES, "Requirement"}
+"""Calls that state a rule: errors, and entries of lists of requirements (`posse.problems`)."""
 
 
 class Refusal(NamedTuple):
-    """A place in the source that makes an error."""
+    """A place in the source that states the rule of an error."""
 
     where: str
     room: str
@@ -37,11 +39,14 @@ def refusals(*patterns: str) -> Iterator[Refusal]:
         inner = path.relative_to(SOURCE)
         room = room_of(".".join(("posse", *inner.with_suffix("").parts)))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in CLASSES:
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in STATES_RULE:
                 yield Refusal(f"{inner}:{node.lineno}", room, _rule(node))
 
 
 def _rule(call: ast.Call) -> str | None:
+    if isinstance(call.func, ast.Name) and call.func.id == "Requirement":
+        rule = call.args[0]
+        return str(rule.value) if isinstance(rule, ast.Constant) else ""
     for word in call.keywords:
         if word.arg == "rule":
             return str(word.value.value) if isinstance(word.value, ast.Constant) else ""

@@ -35,6 +35,9 @@ def rules() -> list[Rule]:
 def _rule_of(node: ast.AST) -> Iterator[Rule]:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return
+    if node.func.id == "Requirement":
+        yield _rule_of_requirement(node)
+        return
     error = vars(errors).get(node.func.id)
     names = [keyword.value for keyword in node.keywords if keyword.arg == "rule"]
     if not (isinstance(error, type) and issubclass(error, PosseError)) or not names:
@@ -45,6 +48,16 @@ def _rule_of(node: ast.AST) -> Iterator[Rule]:
     if "." in name:
         text = _text(node.args[0]) if node.args else ""
         yield Rule(error.code, name, " ".join(text.split()).replace("|", "\\|"))
+
+
+def _rule_of_requirement(call: ast.Call) -> Rule:
+    """Return the rule of an entry of a list: its rule, what must hold, its text, its error."""
+    rule, _, text, *others = call.args
+    classes = [*others, *(word.value for word in call.keywords if word.arg == "error")]
+    names = [each.id for each in classes if isinstance(each, ast.Name)]
+    error = vars(errors)[names[0] if names else "ConfigError"]
+    assert isinstance(text, ast.Lambda)
+    return Rule(error.code, _text(rule), " ".join(_text(text.body).split()).replace("|", "\\|"))
 
 
 def _text(node: ast.expr) -> str:

@@ -17,7 +17,7 @@ from posse.core import files
 from posse.core.errors import LinkError
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Ask, Message
-from posse.problems.contexts.features import read_block
+from posse.problems.contexts.contexts import read_block
 from posse.runtime.certificates import making
 from posse.runtime.certificates.identity import PartyIdentity
 from posse.systems import registry

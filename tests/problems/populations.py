@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.problems.populations.population import Population
-from posse.problems.populations.ragged import Ragged, names_of
+from posse.problems.populations.population import Population, Ragged, names_of
 
 ARMS = ("a", "b", "c")
 

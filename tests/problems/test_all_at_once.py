@@ -14,12 +14,11 @@ import pytest
 import posse
 from posse.core.errors import DataError
 from posse.problems.arms.tables import read_means, read_ratings
-from posse.problems.contexts.features import read_block, read_features, read_rewards
-from posse.problems.markets.offers import OFFERED, read_market
-from posse.problems.tables.encoded import read_encoded
+from posse.problems.contexts.contexts import read_block, read_features, read_rewards
+from posse.problems.markets.settings import OFFERED, read_market
 from posse.problems.tables.frames import as_frame
 from posse.problems.tables.options import ReadOptions
-from posse.problems.tables.schema import Schema
+from posse.problems.tables.schema import Schema, read_encoded
 from posse.problems.tables.table import open_table
 from posse.results.logs import read_logs
 
@@ -157,7 +156,8 @@ def test_a_row_dropped_from_one_party_s_file_leaves_the_others_too(tmp_path: Pat
     contexts = read_features(files, tmp_path / "pays.csv", options=options)
     assert contexts.features.tolist() == [[0.1, 0.1]]
     assert (
-        f"{tmp_path / 'a.csv'}: 2 rows left out that another file does not have." in options.notes
+        f"{tmp_path / 'a.csv'}: 2 rows were left out that another file does not have."
+        in options.notes
     )
 
 

@@ -90,7 +90,9 @@ def test_rows_that_are_all_equal_are_refused() -> None:
 def test_rows_asked_for_must_be_there() -> None:
     rows = Labelled("two", np.eye(2), np.array([0, 1]), ("a", "b"))
     assert rows.first(None) is rows
-    with pytest.raises(DataError, match=r"rows must be in \[1, 2\], as many as two has, got 3"):
+    with pytest.raises(
+        DataError, match=r"rows must be in \[1, 2\], the number that two has, got 3"
+    ):
         rows.first(3)
 
 

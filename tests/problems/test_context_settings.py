@@ -165,13 +165,13 @@ def test_a_record_of_own_files_can_be_given_again(files: dict[str, Path]) -> Non
         ({"cluster_seed": 2}, "cluster_seed applies to clusters"),
         (
             {"features": {"a": "a.csv"}},
-            "own files are features and rewards, got no rewards. Give rewards",
+            "own files are features and rewards, got no rewards. Give both",
         ),
         (
             {"rewards": "a.csv"},
-            "own files are features and rewards, got no features. Give features",
+            "own files are features and rewards, got no features",
         ),
-        ({"data": {"rewards": "a.csv"}}, "got no features. Give features"),
+        ({"data": {"rewards": "a.csv"}}, "got no features"),
         (
             {"data": {"feature": {}, "rewards": "a.csv"}},
             "data has no part 'feature'. Did you mean 'features'",
@@ -211,7 +211,7 @@ def test_a_record_of_own_files_can_be_given_again(files: dict[str, Path]) -> Non
         ({"columns": (20,)}, "a party count of 1"),
         (
             {"parties": 3, "columns": (15, 5)},
-            "columns must be one count a party, got 2 for 3 parties",
+            "columns must be one count per party",
         ),
         ({"columns": (15, 6)}, "add up to 20 features, got 15,6"),
         ({"parties": 21}, "add up to 20 features, got 1,.* for 21 parties"),
@@ -225,10 +225,10 @@ def test_a_record_of_own_files_can_be_given_again(files: dict[str, Path]) -> Non
             {"problem": "clusters", "cluster_seed": -1},
             r"seed of a clustering must be in \[0, 2\^63\), got -1",
         ),
-        ({"problem": "own"}, "got no features. Give features"),
+        ({"problem": "own"}, "got no features"),
         (
             {"problem": "own", "features": {"a": "a.csv", "b": "b.csv"}},
-            "got no rewards. Give rewards",
+            "got no rewards",
         ),
         (
             {"problem": "own", "components": 5},

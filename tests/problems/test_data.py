@@ -204,10 +204,10 @@ def test_problems_are_made_once(tmp_path: Path) -> None:
             {"item": ["a", "b"], "rating": [1, "good"]},
             r"data, row 2, column 'rating': 'good' is not a number",
         ),
-        ({"item": ["a", None], "rating": [1, 2]}, r"data, row 2, column 'item' is empty"),
+        ({"item": ["a", None], "rating": [1, 2]}, r"data, row 2, column 'item': the cell is empty"),
         (
             {"item": ["a", "b"], "rating": [1, float("nan")]},
-            r"data, row 2, column 'rating': is empty",
+            r"data, row 2, column 'rating': the cell is empty",
         ),
         (
             {"item": ["a", "b"], "rating": [1, float("inf")]},
@@ -230,7 +230,7 @@ def test_problems_are_made_once(tmp_path: Path) -> None:
         (None, "data must be a name, a file or a frame, got NoneType"),
         ("movielense", "there is no data file 'movielense'. Did you mean"),
         ("gone.csv", "there is no data file 'gone.csv'. Give a CSV file"),
-        ("embedded:steam", "embedded means are jester or movielens, got 'steam'"),
+        ("embedded:steam", "embedded means are jester or movielens, got 'embedded:steam'"),
     ],
 )
 def test_a_wrong_table_is_refused_in_one_line(frame: Any, says: str) -> None:

@@ -21,6 +21,7 @@ from posse.problems.arms.tables import read_means, read_ratings
 from posse.problems.datasets.files import Pin, known_files
 from posse.problems.datasets.published import embedded_arms, embedded_means
 from posse.problems.datasets.ratings import DATASETS, load, read_jester, read_movielens, read_steam
+from posse.problems.tables.options import ReadOptions
 
 Write = Callable[..., Path]
 
@@ -90,15 +91,9 @@ def test_authors_jester_means_divide_by_all_users(jester: Ratings) -> None:
 
 
 def test_steam_facts(data_dir: Path) -> None:
-    path = present(data_dir, "steam/steam.zip")
-    plays, purchases = load("steam-hours", data_dir), read_steam(path, "purchases")
+    present(data_dir, "steam/steam.zip")
+    plays = load("steam-hours", data_dir)
     assert (len(plays), len(np.unique(plays.user)), len(plays.items)) == (70_489, 11_350, 3_600)
-    assert (len(purchases), len(np.unique(purchases.user)), len(purchases.items)) == (
-        129_511,
-        12_393,
-        5_155,
-    )
-    assert set(purchases.value.tolist()) == {1.0}
     assert plays.scale == (0.0, 11_754.0)
     assert plays.arms(5.0, items=["Fallout 4", "Spore"]).names == ("Fallout 4", "Spore")
 
@@ -109,9 +104,7 @@ def test_extracted_steam_folder_gives_the_same(data_dir: Path, tmp_path: Path) -
         archive.extractall(tmp_path)
     extracted = load("steam-hours", tmp_path)
     assert (extracted.value == read_steam(zipped).value).all()
-    assert (
-        read_steam(tmp_path / "steam", "purchases").item == read_steam(zipped, "purchases").item
-    ).all()
+    assert (read_steam(tmp_path / "steam").item == read_steam(zipped).item).all()
 
 
 def test_pins_of_extracted_files_are_those_of_the_zip(data_dir: Path) -> None:
@@ -293,11 +286,13 @@ def test_ratings_in_many_dialects(content: str, write: Write) -> None:
 
 def test_column_names_can_be_chosen(write: Write) -> None:
     path = write('film,stars,who\n"Heat, again",4,ann\nAlien,5,bob\nAlien,1,ann\n')
-    ratings = read_ratings(path, item="film", rating="stars", user="who", scale=(1, 5))
+    columns = {"item": "film", "rating": "stars"}
+    options = ReadOptions(columns={**columns, "user": "who"})
+    ratings = read_ratings(path, options=options, scale=(1, 5))
     assert ratings.items == ("Heat, again", "Alien")
     assert ratings.user is not None
     assert ratings.user.tolist() == [0, 1, 0]
-    assert read_ratings(path, item="film", rating="stars").user is None
+    assert read_ratings(path, options=ReadOptions(columns=columns)).user is None
 
 
 RATINGS = "item,rating\n"
@@ -324,8 +319,8 @@ RATINGS = "item,rating\n"
         (RATINGS + "heat,4\nheat,-inf\n", "row 3, column 'rating': '-inf' is not a finite number"),
         (RATINGS + "heat,1e999\n", "row 2, column 'rating': '1e999' is not a finite number"),
         (RATINGS + "heat,1_000\n", "row 2, column 'rating': '1_000' is not a number"),
-        (RATINGS + "heat,\n", "row 2, column 'rating': is empty"),
-        (RATINGS + "heat,4\n,5\n", "row 3, column 'item' is empty"),
+        (RATINGS + "heat,\n", "row 2, column 'rating': the cell is empty"),
+        (RATINGS + "heat,4\n,5\n", "row 3, column 'item': the cell is empty"),
         (
             RATINGS + "heat,4\nalien\n",
             "row 3, column 2: expected 2 columns as in the header, got 1",
@@ -352,10 +347,10 @@ def test_wrong_delimiter_names_the_right_one(write: Write) -> None:
         DataError,
         match=r"when split at ',': the header is the single word 'item;rating'. Set delimiter=';'",
     ):
-        read_ratings(path, delimiter=",")
-    assert len(read_ratings(path, delimiter=";")) == 2
+        read_ratings(path, options=ReadOptions(delimiter=","))
+    assert len(read_ratings(path, options=ReadOptions(delimiter=";"))) == 2
     with pytest.raises(ConfigError, match="delimiter must be one character"):
-        read_ratings(path, delimiter=", ")
+        read_ratings(path, options=ReadOptions(delimiter=", "))
 
 
 def test_rating_outside_the_scale(write: Write) -> None:
@@ -368,7 +363,7 @@ def test_rating_outside_the_scale(write: Write) -> None:
 
 def test_missing_user_column_and_missing_file(write: Write, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column 'who'"):
-        read_ratings(write("item,rating\nheat,4\n"), user="who")
+        read_ratings(write("item,rating\nheat,4\n"), options=ReadOptions(columns={"user": "who"}))
     with pytest.raises(DataError, match=r"no file .*absent.csv"):
         read_ratings(tmp_path / "absent.csv")
     with pytest.raises(DataError, match=r"cannot read .*: Is a directory"):
@@ -456,13 +451,13 @@ def test_published_lists_are_read_as_they_are(data_dir: Path) -> None:
         ("name,mean\na,0.5\nb,NaN\n", "row 3, column 'mean': 'NaN' is not a finite number"),
         ("name,mean\na,0.5\n", "has 1 mean; a bandit needs at least 2"),
         ("name,value\na,0.5\n", "no column 'mean'"),
-        ("3\n0.5\n0.1\n", "row 1, column 1: says 3 means, the file has 2"),
-        ("# two\n2\n0.5\nhalf\n", "row 4, column 1: 'half' is not a number"),
-        ("0.5\n\n1.01\n", r"row 3, column 1: a mean must be in \[0, 1\], got 1.01"),
-        ("0.5\ninf\n", "row 2, column 1: 'inf' is not a finite number"),
-        ("nan\n0.5\n", "row 1, column 1: 'nan' is not a finite number"),
+        ("3\n0.5\n0.1\n", "row 1: the line says 3 means, the file has 2"),
+        ("# two\n2\n0.5\nhalf\n", "row 4, column 'mean': 'half' is not a number"),
+        ("0.5\n\n1.01\n", r"row 3, column 'mean': must be in \[0, 1\], got 1.01"),
+        ("0.5\ninf\n", "row 2, column 'mean': 'inf' is not a finite number"),
+        ("nan\n0.5\n", "row 1, column 'mean': 'nan' is not a finite number"),
         ("0.5\n", "has 1 mean"),
-        ("2.5\n0.5\n0.1\n", r"row 1, column 1: a mean must be in \[0, 1\], got 2.5"),
+        ("2.5\n0.5\n0.1\n", r"row 1, column 'mean': must be in \[0, 1\], got 2.5"),
     ],
 )
 def test_malformed_means(content: str, message: str, write: Write) -> None:
@@ -485,7 +480,7 @@ JOKES = "1,7.5" + ",99" * 99 + "\n"
         ),
         (
             JOKES + "2,99,3" + ",99" * 98 + "\n",
-            "row 2, column 'count': says 2 ratings, the row has 1",
+            "row 2, column 'count': must be the number of ratings in the row, 1, got 2",
         ),
         (JOKES + "1,7.5\n", "row 2, column 3: expected 101 columns"),
     ],
@@ -551,17 +546,16 @@ def test_malformed_movielens(ratings: str, movies: str, message: str, write: Wri
         read_movielens(folder)
 
 
-def test_steam_in_one_file_keeps_plays_and_purchases_apart(write: Write) -> None:
+def test_steam_in_one_file_has_plays_and_purchases(write: Write) -> None:
     path = write(
         '1,Dota,purchase,1,0\n1,"Spore, 2",play,3,0\n2,Dota,play,9,0\n2,"Spore, 2",play,1,0\n'
     )
-    plays, purchases = read_steam(path), read_steam(path, "purchases")
+    plays = read_steam(path)
     assert (plays.items, plays.item.tolist(), plays.value.tolist()) == (
         ("Dota", "Spore, 2"),
         [1, 0, 1],
         [3.0, 9.0, 1.0],
     )
-    assert (purchases.items, len(np.unique(purchases.user)), len(purchases)) == (("Dota",), 1, 1)
 
 
 def test_malformed_steam(write: Write) -> None:
@@ -571,7 +565,5 @@ def test_malformed_steam(write: Write) -> None:
         read_steam(write("1,Spore,play,2,0\n1,Spore,rent,2,0\n"))
     with pytest.raises(DataError, match=r"row 1, column 'value': must be in .*got -2"):
         read_steam(write("1,Spore,play,-2,0\n"))
-    with pytest.raises(DataError, match="has no row of 'purchase'"):
-        read_steam(write("1,Spore,play,2,0\n"), "purchases")
-    with pytest.raises(ConfigError, match="Did you mean 'plays'"):
-        read_steam(write("1,Spore,play,2,0\n"), "play")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="has no row of 'play'"):
+        read_steam(write("1,Spore,purchase,1,0\n"))

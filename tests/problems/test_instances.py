@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from posse.problems.markets import instances
 from posse.problems.markets.instances import INSTANCES, binds, market_instance
-from posse.problems.markets.market import Market, make_market
-from posse.problems.markets.supply import FOREVER
+from posse.problems.markets.market import FOREVER, Market, make_market
 from tests.kit.rules import refused
 from tests.kit.statistics import KS_LIMIT, SIGMAS, chi_square, chi_square_limit, ks
 

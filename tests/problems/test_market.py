@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from posse.core.errors import ConfigError
-from posse.problems.markets.market import make_market
-from posse.problems.markets.supply import FOREVER
+from posse.problems.markets.market import FOREVER, make_market
 from tests.kit.rules import refused
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from posse.core.errors import DataError
 from posse.core.random import PARTIAL, uniform
-from posse.problems.markets.offers import read_market
+from posse.problems.markets.settings import read_market
+from posse.problems.tables.options import ReadOptions
 from tests.kit.rules import refused
 
 Write = Callable[[str, str], Path]
@@ -75,7 +76,10 @@ def test_a_delimiter_can_be_told(write: Write) -> None:
         write(OFFERS.replace(",", "^"), "offers.csv"),
         write(QUALITIES.replace(",", "^"), "qualities.csv"),
     )
-    assert read_market(*files, alpha=0.6, delimiter="^").producers == ("oak", "elm")
+    assert read_market(*files, alpha=0.6, options=ReadOptions(delimiter="^")).producers == (
+        "oak",
+        "elm",
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,8 +103,8 @@ def test_a_delimiter_can_be_told(write: Write) -> None:
             r"offers.csv, row 5, column 'capacity': must be at most 10\^9 .* got 2000000000. Count",
         ),
         ("west,oak,1,few", r"offers.csv, row 5, column 'capacity': 'few' is not a number"),
-        ("west,oak,,3", r"offers.csv, row 5, column 'cost': is empty"),
-        (",oak,1,3", r"offers.csv, row 5, column 'agent' is empty"),
+        ("west,oak,,3", r"offers.csv, row 5, column 'cost': the cell is empty"),
+        (",oak,1,3", r"offers.csv, row 5, column 'agent': the cell is empty"),
         (
             "south,oak,1,3",
             r"row 5, column 'supplier': agent 'south' and supplier 'oak' are on row 4 too. Keep "

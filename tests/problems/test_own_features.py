@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, DataError, PosseError
-from posse.problems.contexts.features import ids_digest, read_block, read_features, read_rewards
+from posse.problems.contexts.contexts import ids_digest, read_block, read_features, read_rewards
 from tests.kit.rules import refused
 
 Write = Callable[[str, str], Path]
@@ -112,8 +112,8 @@ def test_a_row_outside_the_bound_is_refused_or_scaled(write: Write, files: dict[
             "row 3, column 'dose': 'nan' is not a finite number",
         ),
         ("row,age\nann,inf\n", "row 2, column 'age': 'inf' is not a finite number"),
-        ("row,age\nann,\n", "row 2, column 'age': is empty"),
-        ("row,age\n ,0.1\n", "row 2, column 'row' is empty"),
+        ("row,age\nann,\n", "row 2, column 'age': the cell is empty"),
+        ("row,age\n ,0.1\n", "row 2, column 'row': the cell is empty"),
         ("row,age\nann,0.1,0.2\n", "row 2, column 3: expected 2 columns"),
         ("row,age\nann,0.1\nbob,0.2\nann,0.3\n", "row 4, column 'row': 'ann' is on row 2 too"),
     ],

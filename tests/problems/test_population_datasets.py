@@ -37,8 +37,11 @@ def test_digits() -> None:
 def test_bad_writers(tmp_path: Path) -> None:
     file = tmp_path / "labels"
     file.write_bytes(b"\x00\x00\x0c\x02" + struct.pack(">2i", 2, 8) + b"\x00" * 4)
+    with refused("problems.mnist.truncated"):
+        mnist.read_labels(file)
+    file.write_bytes(b"\x00\x00\x0c\x02" + struct.pack(">2i", 2, 7) + b"\x00" * 56)
     with refused("problems.writers.shape"):
         mnist.read_labels(file)
     file.write_bytes(b"\x00\x00\x08\x01")
-    with refused("problems.writers.not-integers"):
+    with refused("problems.mnist.not-bytes"):
         mnist.read_labels(file)

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.random import words64 as scalar_words
-from posse.problems.populations import draws
-from posse.problems.populations.population import Bag
-from posse.problems.populations.ragged import Ragged, names_of
+from posse.problems.populations import population as draws
+from posse.problems.populations.population import Bag, Ragged, names_of
 from tests.kit.rules import refused
 from tests.kit.statistics import chi_square_limit
 from tests.problems.populations import images, texts

@@ -164,7 +164,7 @@ print("well")
 NUMPY_ALONE = (
     *(
         f"posse.problems.populations.{name}"
-        for name in ("population", "prepared", "splits", "worlds", "draws", "ragged")
+        for name in ("population", "prepared", "splits", "worlds")
     ),
     *(
         f"posse.policies.{name}"

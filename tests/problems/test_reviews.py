@@ -355,6 +355,10 @@ def test_the_old_name_of_hours_played_names_the_new_one() -> None:
 
 
 def test_a_missing_file_says_where_to_get_it(tmp_path: Path) -> None:
+    with refused("problems.file.missing"):
+        read_reviews(tmp_path / "none.json")
+    with refused("problems.file.not-readable"):
+        read_reviews(tmp_path)
     with refused("problems.data_dir.file-missing"):
         load("steam-reviews", tmp_path)
     with refused("problems.data_dir.file-missing"):

@@ -16,27 +16,25 @@ from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.rewards import BernoulliArms, BetaArms, EmpiricalArms
 from posse.problems.arms.settings import ProblemSettings
 from posse.problems.arms.tables import read_ratings
-from posse.problems.contexts.contexts import MOST_ARMS, Contexts, split
-from posse.problems.contexts.features import read_block, read_features
-from posse.problems.contexts.features import read_rewards as read_rewards_of_arms
+from posse.problems.contexts.contexts import MOST_ARMS, Contexts, read_block, read_features, split
+from posse.problems.contexts.contexts import read_rewards as read_rewards_of_arms
 from posse.problems.contexts.settings import ContextSettings
 from posse.problems.datasets.files import unzip
 from posse.problems.datasets.published import embedded_arms
 from posse.problems.datasets.ratings import load as load_data_set
-from posse.problems.datasets.ratings import read_jester, read_movielens, read_steam
+from posse.problems.datasets.ratings import read_jester, read_steam
 from posse.problems.datasets.reviews import read_reviews
-from posse.problems.markets.offers import read_market
+from posse.problems.markets.settings import read_market
 from posse.problems.populations.pictures import read_pictures
-from posse.problems.populations.population import Population, standardised
+from posse.problems.populations.population import Population, Ragged, standardised
 from posse.problems.populations.prepared import Writer, load, save
-from posse.problems.populations.ragged import Ragged
 from posse.problems.populations.settings import PopulationSettings
 from posse.problems.populations.worlds import Presence, periods_of, periods_text, read_rewards
 from posse.problems.recognise import recognise
 from posse.problems.summary import summarise
-from posse.problems.tables.encoded import read_encoded
 from posse.problems.tables.mapping import read_columns_setting
 from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.schema import read_encoded
 from posse.problems.tables.table import open_table
 from tests.kit.rules import refused, rules
 from tests.problems.populations import images
@@ -174,17 +172,6 @@ def jester(row: str) -> Any:
     return wrote(f"{row}\n", read_jester)
 
 
-def movielens(ratings: str, movies: str) -> Any:
-    """Return a mistake: files of MovieLens."""
-
-    def mistake(folder: Path) -> object:
-        (folder / "ratings.csv").write_text(f"userId,movieId,rating\n{ratings}")
-        (folder / "movies.csv").write_text(f"movieId,title\n{movies}")
-        return read_movielens(folder)
-
-    return mistake
-
-
 def zipped(folder: Path, name: str) -> Path:
     """Write a zip file with one member."""
     with zipfile.ZipFile(folder / "some.zip", "w") as archive:
@@ -278,10 +265,10 @@ BROKEN: dict[str, Callable[[Path], object]] = {
     "problems.first.no-client": lambda folder: PopulationSettings(first="no-*").world(
         images([2, 3])
     ),
-    "problems.images.lengths": idx_of_three_and_two,
+    "problems.mnist.lengths": idx_of_three_and_two,
     "problems.images.no-columns": parquet(image=[b"x"], other=["a"]),
     "problems.images.none": no_images,
-    "problems.images.not-encoded": parquet(image=[b"x"], label=["a"]),
+    "problems.images.not-an-image": parquet(image=[b"x"], label=["a"]),
     "problems.images.not-parquet": wrote("a", read_pictures, "r.parquet"),
     "problems.images.one-label": images_of_one_label,
     "problems.items.joined": wrote(
@@ -309,13 +296,12 @@ BROKEN: dict[str, Callable[[Path], object]] = {
     ),
     "problems.rating.all-equal": wrote("item,rating\na,1\nb,1\n", arms_of(threshold=0)),
     "problems.rating.none": wrote(
-        "user,a,b\nu,,\nv,,\n", lambda path: read_ratings(path, item="a|b")
+        "user,a,b\nu,,\nv,,\n",
+        lambda path: read_ratings(path, options=ReadOptions(columns={"item": "a|b"})),
     ),
     "problems.ratings.empty": lambda folder: Ratings(
         ("a",), np.zeros(0, np.int64), np.zeros(0), (0.0, 1.0), "nothing"
     ).means(3.0),
-    "problems.reviews.missing": lambda folder: read_reviews(folder / "none.json"),
-    "problems.reviews.not-readable": read_reviews,
     "problems.reviews.not-utf": wrote(b"{'a': '\xff'}\n", read_reviews),
     "problems.reward.no-ratings": arms(means=(0.1, 0.2), reward="rating"),
     "problems.row.not-split": wrote('item,rating\n"heat,4\n', arms_of(threshold=3)),
@@ -349,10 +335,8 @@ BROKEN: dict[str, Callable[[Path], object]] = {
     "problems.data.wrong-type": arms(data=3),
     "problems.data_dir.not-a-folder": lambda folder: load_data_set("jester", folder / "none"),
     "problems.file.not-a-zip": lambda folder: unzip("jester.zip", b"PK and no more"),
-    "problems.item.not-a-number": movielens("1,five,5\n", "5,Heat\n"),
     "problems.jester.count": jester("2,3" + ",99" * 99),
     "problems.jester.not-one-table": lambda folder: read_jester(zipped(folder, "a.xls")),
-    "problems.jester.out-of-range": jester("1,11" + ",99" * 99),
     "problems.means.not-inside": lambda folder: BetaArms([0.0, 0.5]),
     "problems.names.arms-twice": lambda folder: BernoulliArms([0.1, 0.2], ["a", "a"]),
     "problems.names.number": lambda folder: BernoulliArms([0.1, 0.2], ["a"]),
@@ -365,15 +349,11 @@ BROKEN: dict[str, Callable[[Path], object]] = {
     "problems.rewards.one-arm": wrote("row,a\n1,0\n", read_rewards_of_arms),
     "problems.rows.missing-in-file": parties_with_rows("1 2", "1"),
     "problems.rows.not-aligned": parties_with_rows("1 2", "2 1"),
-    "problems.rows.out-of-images": contexts(rows=2000),
     "problems.rows.out-of-range": lambda folder: THREE_ROWS.first(4),
     "problems.samples.empty": lambda folder: EmpiricalArms([[0.1], []]),
     "problems.samples.too-few": lambda folder: EmpiricalArms([]),
-    "problems.steam.behaviour": wrote("1,Spore,rent,2,0\n", read_steam),
     "problems.steam.member-missing": lambda folder: read_steam(zipped(folder, "a.csv")),
-    "problems.steam.no-row": wrote(
-        "1,Spore,play,2,0\n", lambda path: read_steam(path, "purchases")
-    ),
+    "problems.steam.no-row": wrote("1,Spore,purchase,1,0\n", read_steam),
     "problems.supplier.pair-twice": market("n,oak\nn,oak\n", "oak\n"),
     "problems.supplier.without-offer": market("n,oak\n", "oak\nelm\n"),
     "problems.supplier.without-quality": market("n,oak\nn,elm\n", "oak\n"),

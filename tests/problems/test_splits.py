@@ -126,9 +126,9 @@ def test_own_table(tmp_path: Path) -> None:
         ("client,x,label\nann,nan,a\nbob,1,b\n", "row 2, column 'x': 'nan' is not a finite number"),
         (
             "client,x,label\nann,one,a\n",
-            "column 'x': 'one' is not a number, and one word is no category",
+            "column 'x': 'one' is not a number, and the column is no category",
         ),
-        ("client,x,label\n,1,a\n", "row 2, column 'client' is empty"),
+        ("client,x,label\n,1,a\n", "row 2, column 'client': the cell is empty"),
         ("client,label\nann,a\n", "no column but 'client' and 'label' in the header"),
         ("client,x,label\nann,1,a\nbob,1,a\n", "a bandit needs at least 2 arms, got 1"),
         ("client,x,label\n", "has a header and no rows"),

@@ -18,14 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.random import DELIVERY, PARTIAL, uniform, words32
-from posse.problems.markets import supply as module
-from posse.problems.markets.market import make_market
-from posse.problems.markets.supply import (
+from posse.problems.markets import market as module
+from posse.problems.markets.market import (
     LARGEST_TABLE,
     Supply,
     epoch_at,
     from_word,
     good_units,
+    make_market,
     recorded,
     untabled,
 )

@@ -136,7 +136,7 @@ def test_missing_cells_of_every_frame_are_bad_rows() -> None:
         records = SCHEMA.read(open_table(copied, options))
         assert content(records) == (["a", "b"], ("a", "b"), [1.0, 4.0], [1, 4])
         assert "2 of 4 rows were dropped as bad" in options.notes[0]
-        assert "row 2, column 'item' is empty" in options.notes[0].replace("Row", "row")
+        assert "row 2, column 'item': the cell is empty" in options.notes[0].replace("Row", "row")
 
 
 def test_words_of_dropped_rows_are_no_words_of_the_table() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from posse.problems.populations.population import Population
-from posse.problems.populations.ragged import Ragged
+from posse.problems.populations.population import Population, Ragged
 from posse.problems.populations.worlds import (
     Availability,
     LabelDrift,

@@ -17,9 +17,8 @@ import pytest
 from PIL import Image
 
 from posse.core.errors import DataError
-from posse.problems.populations.population import Population
+from posse.problems.populations.population import Population, Ragged
 from posse.problems.populations.prepared import load
-from posse.problems.populations.ragged import Ragged
 from posse.problems.populations.settings import PopulationSettings
 from reproduction.loaders import emnist, questions, tff
 from tests.reproduction.conftest import Reproduce

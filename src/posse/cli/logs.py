@@ -157,8 +157,7 @@ def _contexts(
     """
     import numpy as np
 
-    from posse.problems.tables.encoded import other_columns, read_encoded
-    from posse.problems.tables.schema import Schema, numbers
+    from posse.problems.tables.schema import Schema, numbers, other_columns, read_encoded
     from posse.problems.tables.table import open_table
 
     table = open_table(rows, options)

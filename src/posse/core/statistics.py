@@ -472,7 +472,8 @@ def median_rank(n: int, level: float) -> tuple[int, float]:
         # cases. The interval misses the median if fewer than k values are below the median, or
         # fewer than k values are above it.
         cases = sum(math.comb(n, below) for below in range(k))
-        return 1 - 2 * (cases / 2**n)
+        missed: float = 2 * (cases / 2**n)
+        return 1 - missed
 
     k = 1
     while 2 * (k + 1) <= n + 1 and coverage(k + 1) >= level:

@@ -1,7 +1,6 @@
-"""What is learnt: arms and their rewards, contexts, markets and their producers, populations of
-clients.
+"""Problems that bandits learn: arms, contexts, markets, and populations of clients.
 
-Names are imported when they are used: populations need numpy alone, and markets a compiler.
+Names are imported when they are used: populations need only numpy, and markets a compiler.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ if TYPE_CHECKING:
     from posse.problems.arms.ratings import Ratings
     from posse.problems.arms.rewards import Arms, BernoulliArms, BetaArms, EmpiricalArms
     from posse.problems.arms.tables import read_means, read_ratings
-    from posse.problems.contexts.contexts import Contexts
-    from posse.problems.contexts.features import read_features
+    from posse.problems.contexts.contexts import Contexts, read_features
     from posse.problems.datasets.published import embedded_arms
     from posse.problems.markets.instances import binds, market_instance
     from posse.problems.markets.market import Market, make_market
-    from posse.problems.markets.offers import read_market
+    from posse.problems.markets.settings import read_market
     from posse.problems.populations.population import Population
     from posse.problems.populations.splits import read_population
+    from posse.problems.tables.options import ReadOptions
 
 _HOME = {
     "Ratings": "arms.ratings",
@@ -31,14 +30,15 @@ _HOME = {
     "read_means": "arms.tables",
     "read_ratings": "arms.tables",
     "Contexts": "contexts.contexts",
-    "read_features": "contexts.features",
+    "read_features": "contexts.contexts",
     "embedded_arms": "datasets.published",
     "binds": "markets.instances",
     "market_instance": "markets.instances",
     "Market": "markets.market",
     "make_market": "markets.market",
-    "read_market": "markets.offers",
+    "read_market": "markets.settings",
     "Population": "populations.population",
+    "ReadOptions": "tables.options",
     "read_population": "populations.splits",
 }
 
@@ -51,6 +51,7 @@ __all__ = [
     "Market",
     "Population",
     "Ratings",
+    "ReadOptions",
     "binds",
     "embedded_arms",
     "make_market",

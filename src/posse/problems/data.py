@@ -1,21 +1,21 @@
-"""`data`: one word for where a problem comes from, in Python, flags, TOML files and records.
+"""`data`: one setting for the source of a problem, in Python, flags, TOML files and records.
 
 It is a registered name ("digits", "uniform", "embedded:movielens"), the path of a file, a frame
 (`posse.problems.tables.frames`), or a table of named parts, each a path or a frame:
-`data={"features": {"clinic": "clinic.csv"}, "rewards": "pays.csv"}`. Its form is checked when
-settings are made, and files must be there; they are read when a problem is made.
+`data={"features": {"clinic": "clinic.csv"}, "rewards": "pays.csv"}`. Settings check its form, and
+that the files exist. The files are read when a problem is made.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from encodings.aliases import aliases
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeGuard, cast
 
 from pydantic import field_serializer, field_validator
 
@@ -48,7 +48,7 @@ class DataSettings(Settings):
     """Whether `data` may be a list of files, one per owner."""
 
     own_words: ClassVar[str] = "a CSV file"
-    """What a user's own data are, for the error that a name is not known."""
+    """A user's own data in words, for the error that a name is not known."""
 
     encoding: Annotated[str, ENCODING] = ""
     """Encoding of your files where it is not UTF-8 (or UTF-16 with its mark), such as latin-1."""
@@ -68,20 +68,20 @@ class DataSettings(Settings):
 
     @property
     def column_names(self) -> Mapping[str, str]:
-        """What your tables call a column, by the name that the problem has for it."""
+        """Names of columns in your tables, by the names that the problem has for them."""
         return {}
 
     def read_options(self) -> ReadOptions:
         """Return how tables are read; readers add to its notes."""
-        if "options" not in self._cache:
-            self._cache["options"] = ReadOptions(
+        return self.cached(
+            "options",
+            lambda: ReadOptions(
                 encoding=self.encoding,
                 decimal=self.decimal,
                 skip_bad=self.skip_bad,
                 columns=self.column_names,
-            )
-        options: ReadOptions = self._cache["options"]
-        return options
+            ),
+        )
 
     def watch_reading(self, watch: Callable[[float], None]) -> None:
         """Call `watch` with the share of each table that has been read."""
@@ -89,48 +89,58 @@ class DataSettings(Settings):
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """What was dropped while the data were read, one sentence per table."""
+        """Sentences about rows that were left out while the data were read."""
         return tuple(self.read_options().notes)
 
     @classmethod
     def _resolve_aliases(cls, values: Mapping[str, object]) -> dict[str, object]:
-        """Replace aliases; the word "own" next to parts adds nothing."""
-        parts_given = [
-            name
-            for name, word in cls.aliases.items()
-            if "." in word and values.get(name) is not None
-        ]
-        words = {"data", *(name for name, word in cls.aliases.items() if word == "data")}
-        return super()._resolve_aliases(
-            {k: v for k, v in values.items() if not (parts_given and k in words and v == "own")}
-        )
+        """Replace aliases; the word "own" has no effect if parts are given."""
+        part_names = {name for name, field in cls.aliases.items() if "." in field}
+        has_parts = any(values.get(name) is not None for name in part_names)
+        words = {"data", *(name for name, field in cls.aliases.items() if field == "data")}
+        if has_parts:
+            values = {
+                name: value for name, value in values.items() if name not in words or value != "own"
+            }
+        return super()._resolve_aliases(values)
 
     @field_validator("data", mode="before", check_fields=False)
     @classmethod
-    def _read_data(cls, value: Any) -> object:
+    def _read_data(cls, value: object) -> object:
         """Bring `data` into one form: text, files, a frame, or a dictionary of parts."""
         if isinstance(value, Mapping) and set(value) == {"frame", "digest"}:
             raise ConfigError(
-                "data was a frame, of which a record keeps size and digest alone. Give the frame "
+                "data was a frame, and a record stores only its size and digest. Give the frame "
                 "again.",
                 rule="problems.data.frame-of-a-record",
             )
-        if isinstance(value, Mapping) and cls.parts and not _looks_like_columns(value, cls.parts):
-            return {name: cls._part(name, part) for name, part in value.items() if part is not None}
-        if _is_path(value):
+        if cls._is_table_of_parts(value):
+            parts = cast("Mapping[str, object]", value)
+            return {name: cls._part(name, part) for name, part in parts.items() if part is not None}
+        if isinstance(value, str | os.PathLike):
             return os.fspath(value)
-        is_list = cls.several_files and isinstance(value, list | tuple)
-        if is_list and value and all(map(_is_path, value)):
-            return tuple(map(os.fspath, value))
+        if cls.several_files and _are_paths(value):
+            return tuple(os.fspath(path) for path in value)
         frame = as_frame(value, "data")
-        if frame is not None:
-            return frame
-        forms = "a name, a file or a frame"
-        if cls.parts:
-            forms += f", or a table of {', '.join(cls.parts)}"
-        raise ConfigError(
-            f"data must be {forms}, got {type(value).__name__}.", rule="problems.data.wrong-type"
-        )
+        if frame is None:
+            raise ConfigError(
+                f"data must be {cls._forms()}, got {type(value).__name__}.",
+                rule="problems.data.wrong-type",
+            )
+        return frame
+
+    @classmethod
+    def _forms(cls) -> str:
+        """Return the forms that `data` may have, in words."""
+        parts = f", or a table of {', '.join(cls.parts)}" if cls.parts else ""
+        return f"a name, a file or a frame{parts}"
+
+    @classmethod
+    def _is_table_of_parts(cls, value: object) -> bool:
+        """Return whether `data` is a table of parts, and not the columns of a frame."""
+        if not isinstance(value, Mapping) or not cls.parts:
+            return False
+        return bool(set(cls.parts) & set(value)) or as_frame(value, "data") is None
 
     @classmethod
     def _part(cls, name: str, value: object) -> object:
@@ -152,26 +162,24 @@ class DataSettings(Settings):
         return {party: _source(f"data.{name}.{party}", each) for party, each in value.items()}
 
     @field_serializer("data", when_used="json", check_fields=False)
-    def _data_as_json(self, value: Any) -> Any:
-        return _plain(value)
+    def _data_as_json(self, value: object) -> object:
+        return _as_json(value)
 
     def data_files(self) -> tuple[Path, ...]:
-        """Files or folders that `data` names, or that a data set of this name is found in."""
+        """Return the files or folders of `data`, also of a data set that `data` names."""
         if isinstance(self.data, str | tuple):
             with suppress(DataError):  # the reader raises for a missing file
-                return tuple(path for path in self._found() if os.path.exists(path))
+                return tuple(path for path in self._find_files() if path.exists())
             return ()
         return tuple(source for source in _sources(self.data) if isinstance(source, Path))
 
-    def _found(self) -> Iterable[Path]:
-        """Files of `data` where it is text: a path, or the name of a data set in files; other names
-        have none.
-        """
+    def _find_files(self) -> Iterable[Path]:
+        """Return the files of `data` if it is text: a path, or the name of a data set in files."""
         return ()
 
     @property
     def data_name(self) -> str:
-        """`data` in a word: its name, the name of its first file, or "frame"."""
+        """Short name of `data`: its name, the name of its first file, or "frame"."""
         if isinstance(self.data, str):
             return self.data
         if isinstance(self.data, tuple):
@@ -180,7 +188,7 @@ class DataSettings(Settings):
         return first.name if isinstance(first, Path) else "frame"
 
     def check_name(self, names: Mapping[str, object]) -> None:
-        """Raise if `data` is text and none of the known names."""
+        """Raise if `data` is text and none of the known names, or a frame alone."""
         if isinstance(self.data, str) and self.data not in names:
             raise ConfigError(
                 f"unknown data '{self.data}'.{suggestion(self.data, tuple(names))} Your own are "
@@ -194,7 +202,7 @@ class DataSettings(Settings):
             )
 
     def leave_out(self, names: tuple[str, ...], whose: str, of: str = "") -> None:
-        """Raise if a setting was given that has no effect."""
+        """Raise if a setting has a value that would have no effect."""
         for name in names:
             value = getattr(self, name)
             if value != type(self).model_fields[name].default:
@@ -207,8 +215,13 @@ class DataSettings(Settings):
         """Return a part of `data`; None without it."""
         return self.data.get(name) if isinstance(self.data, dict) else None
 
+    @property
+    def missing_parts(self) -> list[str]:
+        """Parts that `data` does not have."""
+        return [name for name in self.parts if self.data_part(name) is None]
+
     def check_files(self) -> None:
-        """Raise if a file that `data` names is not there."""
+        """Raise if a file that `data` names does not exist."""
         for path in self.data_files():
             if not path.is_file():
                 raise DataError(
@@ -220,7 +233,7 @@ class TableSettings(DataSettings):
     """Settings of data whose columns may have other names."""
 
     columns: dict[str, str] | None = None
-    """What your table calls the columns that are needed, such as item=shop,rating=stars. A table
+    """Names of the needed columns in your table, such as item=shop,rating=stars. A table
     with a column per arm: 'item=Blue|Green|Red', or 'item=*' for all columns of numbers.
     """
 
@@ -231,7 +244,7 @@ class TableSettings(DataSettings):
 
     @property
     def column_names(self) -> Mapping[str, str]:
-        """What your tables call a column, by the name that the problem has for it."""
+        """Names of columns in your tables, by the names that the problem has for them."""
         return self.columns or {}
 
     def resolved(self) -> dict[str, Any]:
@@ -242,13 +255,11 @@ class TableSettings(DataSettings):
         return values
 
 
-def _is_path(value: object) -> bool:
-    return isinstance(value, str | os.PathLike)
-
-
-def _looks_like_columns(value: Mapping[object, object], parts: tuple[str, ...]) -> bool:
-    """Whether a dictionary holds the columns of a frame, and no part."""
-    return not any(name in parts for name in value) and as_frame(value, "data") is not None
+def _are_paths(value: object) -> TypeGuard[Sequence[str | os.PathLike[str]]]:
+    """Return whether a value is a list of paths, one or more."""
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    return all(isinstance(path, str | os.PathLike) for path in value)
 
 
 def _source(name: str, value: object) -> Source:
@@ -264,6 +275,7 @@ def _source(name: str, value: object) -> Source:
 
 
 def _sources(value: object) -> Iterator[Source]:
+    """Yield the files and frames in `data`."""
     if isinstance(value, Mapping):
         for part in value.values():
             yield from _sources(part)
@@ -271,10 +283,10 @@ def _sources(value: object) -> Iterator[Source]:
         yield value
 
 
-def _plain(value: object) -> object:
-    """Write `data` as a record keeps it."""
+def _as_json(value: object) -> object:
+    """Return `data` as a record stores it."""
     if isinstance(value, Mapping):
-        return {name: _plain(part) for name, part in value.items()}
+        return {name: _as_json(part) for name, part in value.items()}
     if isinstance(value, Frame):
         return value.described()
     return str(value) if isinstance(value, Path) else value

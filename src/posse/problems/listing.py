@@ -29,38 +29,38 @@ def listing(kind: str, folder: Path | None) -> Listing | None:
         kind: The kind of data.
         folder: The folder of the data sets; by default the one that POSSE_DATA names.
     """
-    list_data = _LISTS.get(kind)
-    return None if list_data is None else list_data(folder)
+    return _LISTS[kind](folder) if kind in _LISTS else None
 
 
 def _arms(folder: Path | None) -> Listing:
+    stores = "ratings of 8 invented stores by 320 invented people, with age and neighbourhood"
     entries = [
-        _entry(f"embedded:{name}", f"{SIZE} published means", reason="") for name in EMBEDDED
+        *(_entry(f"embedded:{name}", f"{SIZE} published means") for name in EMBEDDED),
+        _entry(INVENTED, stores),
     ]
-    invented = "ratings of 8 invented stores by 320 invented people, with age and neighbourhood"
-    entries.append(_entry(INVENTED, invented, reason=""))
     for name, dataset in DATASETS.items():
         entries.append(_entry(name, dataset.description, _why_no_ratings(name, folder)))
     own_files = (
         ("FILE.csv", "yours", "columns name,mean, or item,rating with --threshold (and --where)"),
         ("FILE.json.gz", "yours", "Steam or Google Local reviews as published, with --threshold"),
     )
-    return Listing(
-        "Arms",
-        _COLUMNS,
-        (*(_row(entry) for entry in entries), *own_files),
-        tuple(entries),
-        notes=_reasons(entries),
-    )
+    return _listing("Arms", entries, own_files)
 
 
 def _contexts(folder: Path | None) -> Listing:
     entries = [
         _entry(name, what, _why_no_contexts(name, folder)) for name, what in PROBLEMS.items()
     ]
-    return Listing(
-        "Contexts", _COLUMNS, tuple(map(_row, entries)), tuple(entries), notes=_reasons(entries)
-    )
+    return _listing("Contexts", entries)
+
+
+def _listing(
+    title: str, entries: list[dict[str, Any]], own_files: tuple[tuple[str, ...], ...] = ()
+) -> Listing:
+    """Return a listing with the reasons why data are not ready."""
+    reasons = (f"{entry['name']}: {entry['reason']}" for entry in entries if entry["reason"])
+    rows = (*map(_row, entries), *own_files)
+    return Listing(title, _COLUMNS, rows, tuple(entries), notes=tuple(reasons))
 
 
 def _markets(folder: Path | None) -> Listing:
@@ -94,17 +94,13 @@ def _populations(folder: Path | None) -> Listing:
     )
 
 
-def _entry(name: str, what: str, reason: str) -> dict[str, object]:
+def _entry(name: str, what: str, reason: str = "") -> dict[str, object]:
     return {"name": name, "ready": not reason, "what": what, "reason": reason}
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     ready = "yes" if entry["ready"] else "no"
     return entry["name"], "yours" if entry["name"] == "own" else ready, entry["what"]
-
-
-def _reasons(entries: list[dict[str, Any]]) -> tuple[str, ...]:
-    return tuple(f"{entry['name']}: {entry['reason']}" for entry in entries if entry["reason"])
 
 
 def _why_no_ratings(name: str, folder: Path | None) -> str:

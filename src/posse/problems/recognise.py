@@ -1,8 +1,7 @@
-"""What a user's table seems to be, and the settings that read it.
+"""The likely kind of a user's table, and the settings that read it.
 
-A table is recognised by the names of its columns and by what they hold: first by the names that
-problems use, then by other words for them, last by the kind of a column. A guess is shown to the
-user and never taken silently.
+A table is recognised by its columns: first by the names that problems use, then by synonyms, and
+last by the kind of the cells. A guess is shown to the user and never used silently.
 """
 
 from __future__ import annotations
@@ -20,17 +19,22 @@ from posse.problems.tables.mapping import BAR, measures, suggest_columns
 from posse.problems.tables.names import fit
 from posse.problems.tables.options import ReadOptions
 from posse.problems.tables.schema import ColumnError
-from posse.problems.tables.table import Look, Table, open_table
+from posse.problems.tables.table import Table, open_table
 from posse.problems.tables.text import likely_encoding, looks_like_data, read_bytes
 
-NEEDED: Mapping[str, tuple[str, ...]] = {
-    "log": ("arm", "reward", "probability"),
-    "offers": ("agent", "supplier", "cost", "capacity"),
-    "qualities": ("supplier", "quality"),
-    "clients": ("client", "label"),
-    "features": ("row",),
+Needed = tuple[tuple[str, bool], ...]
+"""Names of columns, and whether they hold numbers."""
+
+NEEDED: Mapping[str, Needed] = {
+    "log": (("arm", False), ("reward", True), ("probability", True)),
+    "offers": (("agent", False), ("supplier", False), ("cost", True), ("capacity", True)),
+    "qualities": (("supplier", False), ("quality", True)),
+    "clients": (("client", False), ("label", False)),
+    "features": (("row", False),),
 }
 """Kinds of tables, other than ratings and means, by the columns that each needs."""
+MEANS: Needed = (("name", False), ("mean", True))
+RATINGS: Needed = (("item", False), ("rating", True))
 TITLES: Mapping[str, str] = {
     "ratings": "ratings, one per row",
     "wide": "ratings, one column per arm",
@@ -48,25 +52,19 @@ TITLES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Recognised:
-    """What a table seems to be."""
+    """The likely kind of a table."""
 
     kind: str
     """One of `TITLES`."""
     encoding: str
     decimal: str
     columns: Mapping[str, str]
-    """What the table calls the needed columns, if it has other names for them."""
+    """Names of the needed columns in the table, if it has other names for them."""
 
     def settings(self) -> dict[str, object]:
-        """Return the settings that read the table; those that differ from the defaults."""
-        values: dict[str, object] = {}
-        if self.encoding:
-            values["encoding"] = self.encoding
-        if self.decimal != ".":
-            values["decimal"] = self.decimal
-        if self.columns:
-            values["columns"] = dict(self.columns)
-        return values
+        """Return the settings that read the table, without those that have their default."""
+        values = {"encoding": self.encoding, "decimal": self.decimal, "columns": dict(self.columns)}
+        return {name: value for name, value in values.items() if value not in ("", ".", {})}
 
 
 def recognise(source: Path | Frame, options: ReadOptions | None = None) -> Recognised:
@@ -74,7 +72,7 @@ def recognise(source: Path | Frame, options: ReadOptions | None = None) -> Recog
 
     Args:
         source: A file or a frame.
-        options: What is known about it; what they give is not guessed.
+        options: Options that the user has set; these are not guessed.
 
     Raises:
         ColumnError: It fits no kind.
@@ -108,20 +106,17 @@ def _readable(source: Path | Frame, options: ReadOptions) -> ReadOptions:
 
 def _has_decimal_commas(table: Table) -> bool:
     """Return whether a column of numbers has decimal commas, and none has decimal points."""
-    commas = False
-    for look in table.looks().values():
-        if look.kind != "number":
-            continue
-        commas = commas or any(map(has_comma, look.cells))
-        if any("." in cell and is_number(cell) for cell in look.cells):
-            return False
-    return commas
+    looks = table.looks().values()
+    cells = [cell for look in looks if look.kind == "number" for cell in look.cells]
+    if any("." in cell and is_number(cell) for cell in cells):
+        return False
+    return any(map(has_comma, cells))
 
 
 def _kind(table: Table) -> tuple[str, dict[str, str]]:
-    """Return the kind of a table, and what it calls the columns that this kind needs."""
+    """Return the kind of a table, and the names of the columns that this kind needs."""
     for kind, needed in NEEDED.items():
-        if all(table.place(table.options.column(name)) is not None for name in needed):
+        if _covers(table, {}, needed):
             return kind, {}
     if is_list(table):
         return "means", {}
@@ -133,23 +128,8 @@ def _kind(table: Table) -> tuple[str, dict[str, str]]:
         )
     if wide_columns(table):
         return "wide", {}
-    looks = table.looks()
-    log = _suggested(table, "log")
-    if log is not None:
-        return "log", log
-    means = suggest_columns(table, [("name", False), ("mean", True)])
-    if _covers(table, means, ("name", "mean")) and _are_means(looks, table, means):
-        return "means", means
-    ratings = suggest_columns(table, [("item", False), ("rating", True), ("user", False)])
-    if _covers(table, ratings, ("item", "rating")):
-        return "ratings", ratings
-    arms = measures(looks)
-    if len(arms) > 1:
-        wide = {"item": BAR.join(arms)}
-        user = suggest_columns(table, [("user", False)]).get("user")
-        return "wide", wide | ({"user": user} if user else {})
-    for kind in NEEDED:
-        columns = _suggested(table, kind)
+    for kind in ("log", "means", "ratings", "wide", *NEEDED):
+        columns = _guess(table, kind)
         if columns is not None:
             return kind, columns
     raise ColumnError(
@@ -161,36 +141,42 @@ def _kind(table: Table) -> tuple[str, dict[str, str]]:
     )
 
 
-_NUMBERS = ("reward", "probability", "cost", "capacity", "quality")
+def _guess(table: Table, kind: str) -> dict[str, str] | None:
+    """Return the likely columns of a kind; None if the table does not have all of them."""
+    if kind == "wide":
+        arms = measures(table.looks())
+        user = suggest_columns(table, [("user", False)])
+        return {"item": BAR.join(arms), **user} if len(arms) > 1 else None
+    if kind == "means":
+        means = suggest_columns(table, MEANS)
+        return means if _covers(table, means, MEANS) and _are_means(table, means) else None
+    if kind == "ratings":
+        ratings = suggest_columns(table, (*RATINGS, ("user", False)))
+        return ratings if _covers(table, ratings, RATINGS) else None
+    columns = suggest_columns(table, NEEDED[kind])
+    return columns if _covers(table, columns, NEEDED[kind]) else None
 
 
-def _suggested(table: Table, kind: str) -> dict[str, str] | None:
-    """Return the columns that a kind needs; None if the table has not all of them."""
-    needed = NEEDED[kind]
-    columns = suggest_columns(table, [(name, name in _NUMBERS) for name in needed])
-    return columns if _covers(table, columns, needed) else None
-
-
-def _covers(table: Table, columns: Mapping[str, str], needed: Sequence[str]) -> bool:
+def _covers(table: Table, columns: Mapping[str, str], needed: Needed) -> bool:
     """Return whether a table has all needed columns, by their own names or by other ones."""
     options = table.options
-    return all(name in columns or table.place(options.column(name)) is not None for name in needed)
+    return all(
+        name in columns or table.place(options.column(name)) is not None for name, _ in needed
+    )
 
 
-def _are_means(looks: Mapping[str, Look], table: Table, columns: Mapping[str, str]) -> bool:
+def _are_means(table: Table, columns: Mapping[str, str]) -> bool:
     """Return whether columns are names of arms and their means: no name twice, all in [0, 1]."""
-    name, mean = (_header(table, columns, each) for each in ("name", "mean"))
-    if not fit(mean, "mean"):
-        return False
+    name, mean = (_header(table, columns, each) for each, _ in MEANS)
+    looks = table.looks()
     values = [number_of(cell.replace(",", ".")) for cell in looks[mean].cells]
     names = looks[name].cells
-    return len(set(names)) == len(names) and all(0 <= value <= 1 for value in values)
+    differ = len(set(names)) == len(names)
+    return fit(mean, "mean") > 0 and differ and all(0 <= value <= 1 for value in values)
 
 
 def _header(table: Table, columns: Mapping[str, str], name: str) -> str:
-    if name in columns:
-        return columns[name]
-    place = table.place(table.options.column(name))
+    place = table.place(columns.get(name, table.options.column(name)))
     assert place is not None
     return table.header[place]
 

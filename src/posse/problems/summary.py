@@ -1,4 +1,4 @@
-"""What a user's tables hold: their kind, their arms, what was dropped, and the command to run."""
+"""Summaries of a user's tables: kind, arms, dropped rows, and the command that runs on them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.settings import ProblemSettings, usual_threshold
 from posse.problems.populations.settings import PopulationSettings
 from posse.problems.recognise import Recognised, recognise, similar_names
+from posse.problems.requirements import Floats
 from posse.problems.tables.mapping import columns_text, suggest_columns
 from posse.problems.tables.options import ReadOptions
 from posse.problems.tables.schema import Schema, numbers, words
@@ -35,7 +35,7 @@ class ArmSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """What tables hold."""
+    """The content of tables."""
 
     kind: str
     """One of `posse.problems.recognise.TITLES`."""
@@ -83,21 +83,21 @@ def _arms(data: str | tuple[str, ...], kind: str, flags: dict[str, object]) -> S
     try:
         settings.ratings()
     except DataError as error:
-        if error.rule != "problems.rows.bad" and error.rule != "problems.rows.several-bad":
+        if error.rule not in ("problems.rows.bad", "problems.rows.several-bad"):
             raise
         flags = {**flags, "skip_bad": True}
         settings = ProblemSettings.make({"data": data, **flags})
     ratings = settings.ratings()
     threshold = None
-    if ratings is not None:
-        threshold = 0.5 if ratings.are_rewards else usual_threshold(ratings)
-        if not ratings.are_rewards:
-            flags = {**flags, "threshold": threshold}
-        settings = ProblemSettings.make({"data": data, **flags})
-    arms = settings.arms()
     counts: dict[str, int] = {}
     if ratings is not None:
         counts = dict(zip(ratings.names, ratings.counts.tolist(), strict=True))
+        threshold = 0.5
+        if not ratings.are_rewards:
+            threshold = usual_threshold(ratings)
+            flags = {**flags, "threshold": threshold}
+            settings = ProblemSettings.make({"data": data, **flags})
+    arms = settings.arms()
     paths = (data,) if isinstance(data, str) else data
     return Summary(
         kind=kind,
@@ -111,7 +111,7 @@ def _arms(data: str | tuple[str, ...], kind: str, flags: dict[str, object]) -> S
 
 
 def _by_mean(
-    names: Iterable[str], counts: Iterable[int | None], means: NDArray[np.float64]
+    names: Iterable[str], counts: Iterable[int | None], means: Floats
 ) -> tuple[ArmSummary, ...]:
     """Return arms, the largest mean first."""
     summaries = map(ArmSummary, names, counts, means.tolist())

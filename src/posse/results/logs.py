@@ -29,10 +29,9 @@ from posse.policies.evaluation.offline import (
     ends,
     evaluate,
 )
-from posse.problems.tables.encoded import read_encoded
 from posse.problems.tables.frames import as_frame
 from posse.problems.tables.options import ReadOptions
-from posse.problems.tables.schema import Rule, Schema, numbers
+from posse.problems.tables.schema import Rule, Schema, numbers, read_encoded
 from posse.problems.tables.schema import words as words_column
 from posse.problems.tables.table import open_table
 from posse.results import words

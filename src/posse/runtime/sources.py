@@ -123,17 +123,13 @@ def _chance(mean: float, seed: int) -> RewardSource:
 
 def own_ratings(path: Path, column: str, where: str | None) -> NDArray[np.float64]:
     """Read an owner's own ratings, of the rows for which `where` holds."""
-    from posse.problems.arms.where import Where
+    from posse.problems.arms.tables import Where, read_where
     from posse.problems.tables.options import ReadOptions
-    from posse.problems.tables.schema import Schema, numbers
+    from posse.problems.tables.schema import numbers
     from posse.problems.tables.table import open_table
 
-    tests = Where.read(where)
     table = open_table(path, ReadOptions(columns={"rating": column}))
-    ratings = Schema(numbers("rating"))
-    tested = tests.needed(table, ratings.find(table))
-    records = Schema(*ratings.columns, *tested).read(table)
-    return np.asarray(records.numbers["rating"][tests.kept(records)])
+    return read_where(table, Where.read(where), numbers("rating")).numbers["rating"]
 
 
 def _drawn(good: NDArray[np.bool_], seed: int) -> RewardSource:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import posse
 from posse.core.errors import ConfigError
 from posse.policies.contextual.explorations import EpsilonGreedy, Falcon, Greedy, Softmax, among
-from posse.problems.populations.draws import LAG, uniforms
+from posse.problems.populations.population import LAG, uniforms
 from posse.systems.fed_contextual.computing import rounds, training
 from posse.systems.fed_contextual.computing.cohorts import (
     Schedule,
@@ -354,7 +354,7 @@ def test_a_limit_that_ends_the_run_before_the_lag_is_refused() -> None:
 @pytest.mark.parametrize(
     ("available", "why"),
     [
-        ("B:3-", "available has the arm 'B', and the data do not"),
+        ("B:3-", "available has the arm 'B', which is not an arm of the data"),
         ("0:3-,A:-5,a:5-8", r"available leaves none in round 9\."),
         ("0:3-,A:2-,a:4-", r"available leaves none in round 1\. Change"),
     ],

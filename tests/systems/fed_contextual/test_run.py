@@ -412,7 +412,7 @@ def test_a_state_that_cannot_be_written_is_told(
         ({"scenario": "init-shift"}, "letters of both cases"),
         ({"model": "bag-of-words"}, "does not fit samples"),
         ({"device": "gpu"}, "sees no gpu here"),
-        ({"missing": 1.0}, "somebody must answer"),
+        ({"missing": 1.0}, "some clients must answer"),
         ({"data": "own"}, "needs a CSV file"),
         ({"policy": "ucb"}, "unknown policy 'ucb'"),
         ({"hidden": 0}, "hidden must be at least 1"),

@@ -94,7 +94,7 @@ def test_arms_without_a_column_are_not_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "what"),
     [
-        (("label,0,A,b", "0,1,0,0"), "has the arm 'b', and the data do not"),
+        (("label,0,A,b", "0,1,0,0"), "has the arm 'b', which is not an arm of the data"),
         (("label,0,A,A", "0,1,0,0"), "column 'A' is there more than once"),
         (("label,0", "0,1", "A,0", "A,1"), "'A' is on row 3 too"),
         (("label,0", "0,1", "A,0"), "a row for every label, got none for a"),

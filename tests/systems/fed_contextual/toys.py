@@ -7,8 +7,7 @@ from functools import lru_cache
 import jax
 import numpy as np
 
-from posse.problems.populations.population import Population
-from posse.problems.populations.ragged import Ragged
+from posse.problems.populations.population import Population, Ragged
 from posse.systems.fed_contextual.computing import rounds, tasks
 from posse.systems.fed_contextual.computing.models import Tree, linear
 from posse.systems.fed_contextual.computing.rounds import Cohort, Data

@@ -568,7 +568,7 @@ def test_an_example_away_from_its_place_is_refused() -> None:
         Samba(policy="ucb", walk="ucb-68", level="paper", means=means, horizon=100)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="names must be one per mean"):
         Samba(means=(0.1, 0.2), names=("a",))
-    with pytest.raises(ConfigError, match="names go with means"):
+    with pytest.raises(ConfigError, match="names apply to means"):
         Samba(names=("a", "b"))
 
 

@@ -1,9 +1,9 @@
-"""Which arms: the settings that name a problem, and the arms they make."""
+"""Settings of a problem with arms, and its arms."""
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -27,9 +27,10 @@ from posse.problems.arms.tables import (
 from posse.problems.data import TableSettings
 from posse.problems.datasets import invented
 from posse.problems.datasets.published import EMBEDDED, embedded_arms
-from posse.problems.datasets.ratings import DATASETS, ML_100K, check_renamed, load
+from posse.problems.datasets.ratings import DATASETS, ML_100K, Dataset, check_renamed, load
 from posse.problems.datasets.reviews import holds_records, read_reviews
 from posse.problems.recognise import recognise
+from posse.problems.requirements import Requirement, check_all
 from posse.problems.tables.frames import COLUMNAR, Frame
 from posse.problems.tables.mapping import as_flag
 from posse.problems.tables.schema import ColumnError
@@ -74,8 +75,8 @@ class ProblemSettings(TableSettings):
     names: tuple[str, ...] | None = None
     """Names of the arms whose means are given, one each."""
     owners: int | None = None
-    """Number of arms, one per owner: the K of largest mean, largest first; without it 10 of the
-    embedded means or of a data set, or all that `items` or a file name.
+    """Number of arms, one per owner: those of largest mean, largest first. By default 10 of the
+    embedded means or of a data set, and all items of a file or of `items`.
     """
     items: tuple[str, ...] | None = None
     """Items of the data set to take as arms, in this order."""
@@ -100,88 +101,56 @@ class ProblemSettings(TableSettings):
 
     @model_validator(mode="after")
     def _check_arms(self) -> Self:
-        if self.owners is not None and self.owners < 2:
-            raise ConfigError(
-                f"owners must be at least 2, got {self.owners}. Ask for 2 or more.",
-                rule="problems.owners.below-two",
-            )
-        if self.items and self.owners not in (None, len(self.items)):
-            raise ConfigError(
-                f"owners must be the number of items, got {self.owners} for {len(self.items)} "
-                "items. Leave owners out.",
-                rule="problems.owners.not-items",
-            )
+        check_all(self, _ARMS)
         if self.reward == "beta":
             check.positive(concentration=self.concentration)
         if self.means is not None:
-            self._check_means(len(self.means))
-        elif self.names is not None:
-            raise ConfigError(
-                "names go with means given; other data have their own names. Leave names out.",
-                rule="problems.names.without-means",
-            )
+            self._no_ratings("means given")
+            self.arms()
         elif self._embedded is not None:
-            self._check_embedded(self._embedded)
-        elif self._dataset is None:
+            self._no_ratings("embedded means")
+        elif self._frame is None and self._dataset is None:
             check_renamed(self.data)
-            self._check_file()
-        elif self.where is not None and not DATASETS[self._dataset].records:
-            raise ConfigError(
-                f"where filters the rows of your own ratings, of reviews or of '{INVENTED}'. Leave "
-                "where out.",
-                rule="problems.where.no-columns",
-            )
+            files = self.owner_files()
+            missing = [file for file in files if not file.is_file()]
+            if missing or not files:
+                raise _no_file(missing[0] if missing else Path(self.data))
         return self
-
-    def _check_means(self, count: int) -> None:
-        """Raise if a setting contradicts the means that are given."""
-        if self.data != type(self).model_fields["data"].default:
-            raise ConfigError(
-                f"means and data both name the arms, got means and '{self.data_name}'. Give one.",
-                rule="problems.means.and-data",
-            )
-        self._no_ratings("means given")
-        if self.owners not in (None, count):
-            raise ConfigError(
-                f"owners must be the number of means, got {self.owners} for {count} means.",
-                rule="problems.owners.not-means",
-            )
-        if self.names is not None and len(self.names) != count:
-            raise ConfigError(
-                f"names must be one per mean, got {len(self.names)} for {count} means.",
-                rule="problems.names.not-means",
-            )
-        self.arms()
-
-    def _check_embedded(self, name: str) -> None:
-        if name not in EMBEDDED:
-            raise ConfigError(
-                f"embedded means are {' or '.join(EMBEDDED)}, got '{name}'.",
-                rule="problems.data.not-embedded",
-            )
-        self._no_ratings("embedded means")
-
-    def _check_file(self) -> None:
-        """Raise if the files that `data` names are not there."""
-        if self._frame is not None:
-            return
-        files = self.owner_files()
-        missing = next((file for file in files if not file.is_file()), None)
-        if missing is not None:
-            raise _no_file(missing)
-        if not files:
-            raise _no_file(Path(self.data))
 
     @property
     def _embedded(self) -> str | None:
-        """Name of the embedded means, if it is those."""
+        """Name of the embedded means, if `data` is those."""
         if isinstance(self.data, str) and self.data.startswith(EMBEDDED_PREFIX):
             return self.data.removeprefix(EMBEDDED_PREFIX)
         return None
 
     @property
+    def _dataset(self) -> Dataset | None:
+        """The data set that `data` names."""
+        return DATASETS.get(self.data) if isinstance(self.data, str) else None
+
+    @property
+    def _frame(self) -> Frame | None:
+        """The user's own frame, or the invented one; None if ratings or means are in files."""
+        if self.data == INVENTED:
+            return invented.stores()
+        return self.data if isinstance(self.data, Frame) else None
+
+    def owner_files(self) -> tuple[Path, ...]:
+        """Return the files of `data`; empty for a frame and for a name."""
+        if isinstance(self.data, tuple):
+            return tuple(map(Path, self.data))
+        is_path = isinstance(self.data, str) and self.data not in KNOWN
+        return files_of(self.data) if is_path else ()
+
+    def _find_files(self) -> Iterable[Path]:
+        if self._dataset is not None:
+            return (self._dataset.finder(self.data_dir),)
+        return self.owner_files()
+
+    @property
     def count(self) -> int | None:
-        """Number of arms, where it was given."""
+        """Number of arms, if it was set."""
         return self.owners or len(self.means or ()) or None
 
     def arms(self) -> Arms:
@@ -198,8 +167,18 @@ class ProblemSettings(TableSettings):
             return BetaArms(arms.means, self.concentration, arms.names, arms.source)
         return arms
 
+    def _plain_arms(self) -> Arms:
+        if self.means is not None:
+            return BernoulliArms(self.means, self.names, source="means given")
+        if self._embedded is not None:
+            return embedded_arms(self._embedded, arms=self.owners or USUAL)
+        ratings = self.ratings()
+        if ratings is None:
+            return self._read_means(open_table(self._source, self.read_options()))
+        return self._rated(ratings)
+
     def used(self, arms: Arms) -> dict[str, int | float | None]:
-        """Return what was used where a setting was left out, for the record of a run.
+        """Return the values that were used where settings were left out, for the record of a run.
 
         >>> settings = ProblemSettings(data="embedded:jester")
         >>> settings.used(settings.arms())
@@ -209,30 +188,23 @@ class ProblemSettings(TableSettings):
 
     @property
     def _threshold(self) -> float | None:
-        if self.threshold is not None or self.means is not None:
+        if self.threshold is not None or self.means is not None or self._embedded is not None:
             return self.threshold
         if self.data == INVENTED:
             return invented.THRESHOLD
         if self._dataset is not None:
-            return DATASETS[self._dataset].threshold
-        if self._embedded is None:
-            ratings = self.ratings()
-            # Ratings of 0 and 1 are rewards already.
-            if ratings is not None and ratings.are_rewards:
-                return 0.5
-        return None
-
-    @property
-    def _dataset(self) -> str | None:
-        return self.data if isinstance(self.data, str) and self.data in DATASETS else None
+            return self._dataset.threshold
+        ratings = self.ratings()
+        # Ratings of 0 and 1 are rewards already.
+        return 0.5 if ratings is not None and ratings.are_rewards else None
 
     @property
     def _minimum(self) -> int | None:
-        # A file with a threshold has ratings; means, also embedded ones, have none to count.
+        # Data with a threshold have ratings; means have none to count.
         if self.minimum is not None or self._threshold is None:
             return self.minimum
         if self._dataset is not None:
-            return DATASETS[self._dataset].minimum
+            return self._dataset.minimum
         ratings = self.ratings()
         if ratings is None or self.items or self.own_minimum is not None:
             return self.own_minimum or 1
@@ -241,59 +213,24 @@ class ProblemSettings(TableSettings):
     @property
     def dropped(self) -> tuple[str, ...]:
         """Sentences about rows and items that were left out."""
-        few = self._cache.get("few ratings", "")
-        return (*super().dropped, few) if few else super().dropped
-
-    def owner_files(self) -> tuple[Path, ...]:
-        """Return the files of `data`, if it is no name and no frame."""
-        if isinstance(self.data, tuple):
-            return tuple(Path(file) for file in self.data)
-        return files_of(self.data) if isinstance(self.data, str) else ()
-
-    def _found(self) -> Iterable[Path]:
-        if self._dataset is not None:
-            return (DATASETS[self._dataset].finder(self.data_dir),)
-        if self.data == INVENTED or self._embedded is not None:
-            return ()
-        return self.owner_files()
-
-    def _plain_arms(self) -> Arms:
-        if self.means is not None:
-            return BernoulliArms(self.means, self.names, source="means given")
-        if self._embedded is not None:
-            return embedded_arms(self._embedded, arms=self.owners or USUAL)
-        ratings = self.ratings()
-        if ratings is None:
-            return self._read_means(open_table(self._source, self.read_options()))
-        top = self.owners
-        if top is None and self._dataset is not None:
-            top = USUAL
-        return self._rated(ratings, top)
+        return (*super().dropped, *self._cache.get("few ratings", ()))
 
     def ratings(self) -> Ratings | None:
-        """Read the ratings that arms are made of, once; None where the data are means."""
+        """Read the ratings that arms are made of, once; None if the data are means."""
         return self.cached("ratings", self._ratings)
 
     def _ratings(self) -> Ratings | None:
         if self.means is not None or self._embedded is not None:
             return None
         if self._dataset is not None:
-            return load(self._dataset, self.data_dir, where=self.where)
-        if self._frame is None:
-            files = self.owner_files()
-            if len(files) > 1:
-                return read_owners(files, self.where, self.read_options())
-            if holds_records(files[0]):
-                return read_reviews(files[0], self.where)
+            return load(str(self.data), self.data_dir, where=self.where)
+        files = self.owner_files()
+        if len(files) > 1:
+            return read_owners(files, self.where, self.read_options())
+        if files and holds_records(files[0]):
+            return read_reviews(files[0], self.where)
         table = open_table(self._source, self.read_options())
         return read_ratings(table, where=self.where) if has_ratings(table) else None
-
-    @property
-    def _frame(self) -> Frame | None:
-        """The user's own frame, or the invented one; None if ratings or means are in files."""
-        if self.data == INVENTED:
-            return invented.stores()
-        return self.data if isinstance(self.data, Frame) else None
 
     @property
     def _source(self) -> Source:
@@ -301,21 +238,19 @@ class ProblemSettings(TableSettings):
         return self._frame or self.owner_files()[0]
 
     def people(self) -> People | None:
-        """Return what the ratings show about people, to a party that computes the means in one
-        place.
+        """Return what the ratings show about people, to a party that has all ratings.
 
-        None if nobody knows the people.
+        None if the ratings do not name people.
         """
         if self.ratings() is None or self._dataset is not None:
             return None
-        if self._frame is None:
-            files = self.owner_files()
-            if len(files) > 1 or holds_records(files[0]):
-                return None
+        files = self.owner_files()
+        if len(files) > 1 or any(map(holds_records, files)):
+            return None
         return read_people(self._source, self.where, options=self.read_options())
 
-    def _rated(self, ratings: Ratings, top: int | None) -> Arms:
-        """Return arms of ratings: the items named, or those of largest mean."""
+    def _rated(self, ratings: Ratings) -> Arms:
+        """Return arms of ratings: the named items, or those of largest mean."""
         threshold = self._threshold
         minimum = self._minimum
         if threshold is None or minimum is None:
@@ -332,12 +267,13 @@ class ProblemSettings(TableSettings):
             items = "1 item has" if left_out == 1 else f"{left_out} items have"
             self._cache["few ratings"] = (
                 f"{items} fewer than {minimum} ratings, too few for a mean, and no arm. "
-                "Give minimum to change this (--minimum 1 takes all)."
+                "Give minimum to change this (--minimum 1 takes all).",
             )
+        usual = None if self._dataset is None else USUAL
         return ratings.arms(
             threshold,
             minimum,
-            top=None if self.items else top,
+            top=None if self.items else self.owners or usual,
             items=self.items,
             reward="rating" if self.reward == "rating" else "bernoulli",
         )
@@ -361,20 +297,20 @@ class ProblemSettings(TableSettings):
             raise _unknown_table(table, name, self._source)
         self._no_ratings(f"the means in {name}")
         arms = read_means(table)
-        if self.owners is not None and self.owners > len(arms):
+        if self.owners in (None, len(arms)):
+            return arms
+        if self.owners > len(arms):
             raise DataError(
                 f"{name} has {len(arms)} arms, got owners={self.owners}. Ask for {len(arms)} or "
                 "fewer.",
                 rule="problems.owners.too-many",
             )
-        if self.owners is None or self.owners == len(arms):
-            return arms
         order = np.argsort(-arms.means, kind="stable")[: self.owners]
         source = f"{arms.source}: the {self.owners} largest of {len(arms)} means"
         return BernoulliArms(arms.means[order], [arms.names[i] for i in order], source)
 
     def _no_ratings(self, what: str) -> None:
-        """Raise if a setting of ratings is given without ratings."""
+        """Raise if a setting that needs ratings is given, and there are none."""
         for name in ("threshold", "minimum", "items", "where"):
             if getattr(self, name) is not None:
                 raise ConfigError(
@@ -389,8 +325,71 @@ class ProblemSettings(TableSettings):
             )
 
 
+_ARMS: tuple[Requirement[ProblemSettings], ...] = (
+    Requirement(
+        "problems.owners.below-two",
+        lambda arms: arms.owners is None or arms.owners >= 2,
+        lambda arms: f"owners must be at least 2, got {arms.owners}. Ask for 2 or more.",
+    ),
+    Requirement(
+        "problems.owners.not-items",
+        lambda arms: not arms.items or arms.owners in (None, len(arms.items)),
+        lambda arms: (
+            f"owners must be the number of items, got {arms.owners} for {len(arms.items or ())} "
+            "items. Leave owners out."
+        ),
+    ),
+    Requirement(
+        "problems.means.and-data",
+        lambda arms: arms.means is None or arms.data == type(arms).model_fields["data"].default,
+        lambda arms: (
+            f"means and data both name the arms, got means and '{arms.data_name}'. Give one."
+        ),
+    ),
+    Requirement(
+        "problems.owners.not-means",
+        lambda arms: arms.means is None or arms.owners in (None, len(arms.means)),
+        lambda arms: (
+            f"owners must be the number of means, got {arms.owners} for {len(arms.means or ())} "
+            "means."
+        ),
+    ),
+    Requirement(
+        "problems.names.not-means",
+        lambda arms: arms.means is None or arms.names is None or len(arms.names) == len(arms.means),
+        lambda arms: (
+            f"names must be one per mean, got {len(arms.names or ())} for {len(arms.means or ())} "
+            "means."
+        ),
+    ),
+    Requirement(
+        "problems.names.without-means",
+        lambda arms: arms.means is not None or arms.names is None,
+        lambda arms: "names apply to means; other data have their own names. Leave names out.",
+    ),
+    Requirement(
+        "problems.data.not-embedded",
+        lambda arms: not str(arms.data).startswith(EMBEDDED_PREFIX) or arms.data in KNOWN,
+        lambda arms: f"embedded means are {' or '.join(EMBEDDED)}, got '{arms.data}'.",
+    ),
+    Requirement(
+        "problems.where.no-columns",
+        lambda arms: (
+            arms.where is None
+            or not isinstance(arms.data, str)
+            or arms.data not in DATASETS
+            or DATASETS[arms.data].records
+        ),
+        lambda arms: (
+            f"where filters the rows of your own ratings, of reviews or of '{INVENTED}'. Leave "
+            "where out."
+        ),
+    ),
+)
+
+
 def has_ratings(table: Table) -> bool:
-    """Return whether a table has ratings: by its header, or by the names given for its columns."""
+    """Return whether a table has ratings: by its header, or by the names of its columns."""
     if {"item", "rating"} & set(table.options.columns):
         return True
     return "rating" in ",".join(table.header).lower()
@@ -427,19 +426,20 @@ def files_of(data: str) -> tuple[Path, ...]:
 
 def _unknown_table(table: Table, name: str, source: Source) -> ColumnError:
     """Return the error that a table has neither ratings nor means."""
-    remedy = "Rename the columns."
-    columns: dict[str, str] = {}
+    columns: Mapping[str, str] = {}
     with suppress(DataError):
-        columns = dict(recognise(source, table.options).columns)
+        columns = recognise(source, table.options).columns
     if columns:
         remedy = f"If its columns have other names, give {as_flag(columns)}."
     elif isinstance(source, Path) and source.name == ML_100K:
         remedy = f"MovieLens is read with --data movielens --data-dir '{source.parent}'."
+    else:
+        remedy = "Rename the columns."
     header = ",".join(table.header)[:60]
     return ColumnError(
-        f"{name}: expected columns item,rating (ratings) or name,mean (means), or one mean a line, "
-        f"got the header '{header}'. {remedy}",
-        columns,
+        f"{name}: expected columns item,rating (ratings) or name,mean (means), or one mean per "
+        f"line, got the header '{header}'. {remedy}",
+        dict(columns),
         rule="problems.columns.unknown",
     )
 
@@ -449,8 +449,7 @@ def _no_file(path: Path) -> DataError:
         return DataError(
             "data must be a file or a folder with one table per owner, got the folder "
             f"'{path}' without tables. Give a CSV file, or give the folder as data_dir "
-            "(--data-dir) "
-            f"and data as one of: {', '.join(DATASETS)}.",
+            f"(--data-dir) and data as one of: {', '.join(DATASETS)}.",
             rule="problems.data.folder",
         )
     # A user who writes a suffix or a folder means a file: the name of a data set does not help.

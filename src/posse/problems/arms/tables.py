@@ -1,12 +1,14 @@
-"""A user's own files: ratings, or the means of arms."""
+"""A user's own files: ratings or the means of arms, and tests on columns that keep some rows."""
 
 from __future__ import annotations
 
+import operator
+import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,46 +16,155 @@ from numpy.typing import NDArray
 from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.rewards import Arms, BernoulliArms
-from posse.problems.arms.where import Where
-from posse.problems.tables.cells import Numbers, is_number, number_fault, number_of
-from posse.problems.tables.encoded import other_columns
-from posse.problems.tables.faults import BadRows
+from posse.problems.requirements import Ints
+from posse.problems.tables.cells import Numbers, is_number, number_of, text_of
 from posse.problems.tables.frames import Frame
 from posse.problems.tables.mapping import BAR, EVERY, measures
 from posse.problems.tables.options import ReadOptions
 from posse.problems.tables.schema import (
+    Column,
     Records,
     Rule,
     Schema,
     Words,
     numbers,
+    other_columns,
     ratings,
     within,
     words,
 )
 from posse.problems.tables.table import Table, TextTable, open_table
-from posse.problems.tables.text import Document, FilePath, first_line
+from posse.problems.tables.text import FilePath
+
+_TEST = re.compile(r"([^<>=!]+)(<=|>=|!=|=|<|>)([^<>=!]+)")
+_SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "!=": operator.ne,
+}
+
+
+@dataclass(frozen=True)
+class Where:
+    """Tests that must all hold.
+
+    >>> Where.read("age >= 30, neighbourhood = Harbour").tests
+    (('age', '>=', '30'), ('neighbourhood', '=', 'Harbour'))
+    """
+
+    tests: tuple[tuple[str, str, str], ...]
+    suffix: str = ""
+    """The tests as a source of ratings names them, after a space."""
+
+    @classmethod
+    def read(cls, text: str | None) -> Where:
+        """Read tests with commas between them."""
+        if not text:
+            return cls(())
+        tests = []
+        for part in text.split(","):
+            match = _TEST.fullmatch(part.strip())
+            if match is None:
+                raise ConfigError(
+                    "where must be tests like age>=30,neighbourhood=Harbour, got "
+                    f"'{part.strip()}'.",
+                    rule="problems.where.not-a-test",
+                )
+            column, sign, value = (word.strip() for word in match.groups())
+            if sign not in ("=", "!=") and not is_number(value):
+                raise ConfigError(
+                    f"{column}{sign}{value}: only numbers are compared by {sign}. Use = or !=.",
+                    rule="problems.where.not-a-number",
+                )
+            tests.append((column, sign, value))
+        return cls(tuple(tests), f" where {text}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that are tested, each once."""
+        return tuple(dict.fromkeys(column for column, _, _ in self.tests))
+
+    def keeps(self, record: Mapping[str, object], place: str) -> bool:
+        """Return whether a record passes; a record without a tested field does not."""
+        return all(
+            text_of(record.get(column))
+            and _holds(text_of(record[column]), sign, value, f"{place}, field '{column}'")
+            for column, sign, value in self.tests
+        )
+
+    def no_rows(self, file: str) -> DataError:
+        """Return the error that no row passes."""
+        tests = ", ".join("".join(test) for test in self.tests)
+        return DataError(
+            f"{file} has no row where {tests}. Widen where, or leave it out.",
+            rule="problems.where.no-rows",
+        )
+
+
+def read_where(table: Table, where: Where, *columns: Column) -> Records:
+    """Read the rows of a table that pass all tests.
+
+    Args:
+        table: The table.
+        where: Tests on any columns of the table.
+        columns: Columns that a problem needs.
+    """
+    headers = Schema(*columns).find(table)
+    # A test may use what the table calls a column, or what the problem calls it.
+    names = {table.place(header): name for name, header in headers.items()}
+    tested = {column: names.get(table.place(column), column) for column in where.columns}
+    tested |= {column: column for column in where.columns if column in headers}
+    more = [words(name) for name in tested.values() if name not in headers]
+    records = Schema(*columns, *more).read(table)
+    passed = np.ones(len(records), np.bool_)
+    for column, sign, value in where.tests:
+        texts, code = _texts(records, tested[column])
+        place = f"{records.file}, column '{column}'"
+        holds = [_holds(text, sign, value, place) for text in texts]
+        passed &= np.array(holds, np.bool_)[code]
+    if not passed.any():
+        raise where.no_rows(records.file)
+    return records if passed.all() else records.take(passed)
+
+
+def _texts(records: Records, name: str) -> tuple[Sequence[str], NDArray[np.integer]]:
+    """Return the different texts of a column, and which of them each row has."""
+    if name in records.words:
+        return records.words[name].distinct, records.words[name].code
+    distinct, code = np.unique(records.numbers[name], return_inverse=True)
+    return [f"{number:.17g}" for number in distinct], code
+
+
+def _holds(text: str, sign: str, value: str, place: str) -> bool:
+    """Return whether a cell passes a test: as a number if the value is one, else as a word."""
+    if not is_number(value):
+        return _SIGNS[sign](text.casefold(), value.casefold())
+    if not is_number(text):
+        raise DataError(
+            f"{place} holds '{text}', which is not a number. Correct it, or test another column.",
+            rule="problems.where.not-numbers",
+        )
+    return _SIGNS[sign](float(text), float(value))
 
 
 def read_ratings(
     source: FilePath | Frame | Table,
-    item: str = "item",
-    rating: str = "rating",
-    user: str | None = None,
-    delimiter: str | None = None,
+    *,
     scale: tuple[float, float] | None = None,
     where: str | None = None,
     options: ReadOptions | None = None,
 ) -> Ratings:
     """Read a table of ratings, one per row; items keep the order in which they appear.
 
+    The columns are item, rating and, if the table has one, user. `options.columns` maps columns of
+    other names. `item` may mean several columns, with | between them, or `*` for all columns of
+    numbers: a table with one column per item.
+
     Args:
         source: A CSV, Parquet or Arrow file, or a frame.
-        item: What the table calls the column of items. `*`, or several columns with | between, if
-            each item has its own column.
-        rating: What it calls the ratings.
-        user: What it calls the people who rate; a column `user` is read if there is one.
-        delimiter: What separates columns of a text file.
         scale: Least and largest rating; by default those of the table.
         where: Tests that keep some rows (`Where`).
         options: How the table is read.
@@ -65,22 +176,21 @@ def read_ratings(
     ...     read_ratings(file, scale=(1, 5)).arms(3).means.tolist()
     [0.5, 1.0]
     """
-    table = source
-    if not isinstance(table, Table):
-        names = {"item": item, "rating": rating, "user": user or "user"}
-        table = open_table(table, _with_names(options, names, delimiter))
-    if scale is not None and not scale[0] < scale[1]:
-        raise ConfigError(
-            f"scale must be two numbers, the lower first, got ({scale[0]}, {scale[1]}).",
-            rule="problems.scale.not-ordered",
-        )
+    table = source if isinstance(source, Table) else open_table(source, options)
+    rules: tuple[Rule, ...] = ()
+    if scale is not None:
+        if not scale[0] < scale[1]:
+            raise ConfigError(
+                f"scale must be two numbers, the lower first, got ({scale[0]}, {scale[1]}).",
+                rule="problems.scale.not-ordered",
+            )
+        rules = (within(*scale),)
     tests = Where.read(where)
-    rules = () if scale is None else (within(*scale),)
     wide = wide_columns(table)
     if wide:
         rated = _read_wide(table, wide, tests, rules)
     else:
-        rated = _read_long(table, tests, rules, needs_user=user is not None)
+        rated = _read_long(table, tests, rules)
     return _as_ratings([rated], scale, table.name + tests.suffix)
 
 
@@ -95,7 +205,7 @@ def read_owners(
     parts = []
     for file in files:
         table = open_table(file, options)
-        parts.append(_read_long(table, tests, needs_user=False, item=file.stem))
+        parts.append(_read_long(table, tests, item=file.stem))
     source = f"{len(files)} files, {files[0].name} to {files[-1].name}"
     return _as_ratings(parts, None, source + tests.suffix)
 
@@ -109,29 +219,19 @@ class _Rated(NamedTuple):
 
 
 def _read_long(
-    table: Table,
-    tests: Where,
-    rules: Sequence[Rule] = (),
-    *,
-    needs_user: bool,
-    item: str | None = None,
+    table: Table, tests: Where, rules: Sequence[Rule] = (), item: str | None = None
 ) -> _Rated:
     """Read a table with one rating per row; without a column of items it is called `item`."""
-    columns = [
+    records = read_where(
+        table,
+        tests,
         words("item", optional=item is not None),
         ratings("rating", *rules),
-        words("user", optional=not needs_user),
-    ]
-    headers = Schema(*columns).find(table)
-    records = Schema(*columns, *tests.needed(table, headers)).read(table)
-    passed = tests.kept(records)
+        words("user", optional="user" not in table.options.columns),
+    )
     one_item = Words((item or "",), np.zeros(len(records), np.int64))
-    items = records.words.get("item", one_item)
-    users = records.words.get("user")
     return _Rated(
-        items.take(passed),
-        records.numbers["rating"][passed],
-        None if users is None else users.take(passed),
+        records.words.get("item", one_item), records.numbers["rating"], records.words.get("user")
     )
 
 
@@ -151,18 +251,16 @@ def wide_columns(table: Table) -> list[str]:
 def _read_wide(table: Table, columns: Sequence[str], tests: Where, rules: Sequence[Rule]) -> _Rated:
     """Read a table with one column per item; an empty cell is no rating."""
     rated = [replace(ratings(column, *rules), gaps=True) for column in columns]
-    schema = Schema(*rated, words("user", optional=True))
-    headers = schema.find(table)
-    records = Schema(*schema.columns, *tests.needed(table, headers)).read(table)
-    passed = tests.kept(records)
-    matrix = np.stack([records.numbers[column][passed] for column in columns], axis=1)
+    records = read_where(table, tests, *rated, words("user", optional=True))
+    matrix = np.stack([records.numbers[column] for column in columns], axis=1)
     row, item = np.nonzero(~np.isnan(matrix))
-    items = Words(tuple(headers[column] for column in columns), item)
-    if "user" in records.words:
-        users = records.words["user"].take(passed)
-    else:  # Each row is another person.
-        users = Words(tuple(map(str, range(len(matrix)))), np.arange(len(matrix)))
-    return _Rated(items, matrix[row, item], users.take(row))
+    # Without a column of users, each row is another person.
+    people = Words(tuple(map(str, range(len(matrix)))), np.arange(len(matrix)))
+    return _Rated(
+        Words(tuple(records.headers[column] for column in columns), item),
+        matrix[row, item],
+        records.words.get("user", people).take(row),
+    )
 
 
 def _as_ratings(parts: Sequence[_Rated], scale: tuple[float, float] | None, source: str) -> Ratings:
@@ -178,35 +276,34 @@ def _as_ratings(parts: Sequence[_Rated], scale: tuple[float, float] | None, sour
         )
     items: dict[str, int] = {}
     users: dict[str, int] = {}
-    codes = [_numbered(part.item, items) for part in parts]
-    people = [_numbered(part.user, users) for part in parts if part.user is not None]
-    every_user = len(people) == len(parts)
+    item_codes = [_number_words(part.item, items) for part in parts]
+    user_codes = [_number_words(part.user, users) for part in parts if part.user is not None]
     return Ratings(
         items=tuple(items),
-        item=np.concatenate(codes),
+        item=np.concatenate(item_codes),
         value=value,
         scale=(low, high),
         source=source,
-        user=np.concatenate(people) if every_user else None,
+        user=np.concatenate(user_codes) if len(user_codes) == len(parts) else None,
     )
 
 
-def _numbered(words: Words, index: dict[str, int]) -> NDArray[np.int64]:
-    """Return the number of each row's word in an index, which gets the new words."""
+def _number_words(words: Words, index: dict[str, int]) -> Ints:
+    """Return the number of each row's word in an index; add new words to the index."""
     place = [index.setdefault(word, len(index)) for word in words.distinct]
     return np.array(place, np.int64)[words.code]
 
 
 class People(NamedTuple):
-    """What a table of ratings shows about people, to a party that has all of it."""
+    """What a table of ratings shows about people, to a party that has the table."""
 
     rows: int
-    """Ratings that pass the filter."""
+    """Number of ratings that pass the filter."""
     users: int
     columns: tuple[str, ...]
     """Columns other than item, rating and user."""
     alone: int
-    """People whose values in these columns nobody shares: the values identify them."""
+    """Number of people whose values in these columns nobody shares: the values identify them."""
     sample: tuple[tuple[str, ...], ...]
     """The first rows: user, columns, item, rating."""
 
@@ -217,50 +314,49 @@ def read_people(
     most: int = 5,
     options: ReadOptions | None = None,
 ) -> People | None:
-    """Read what a table shows about people; None without such columns."""
+    """Read what a table shows about people; None if it has no columns about people.
+
+    Args:
+        source: A table of ratings.
+        where: Tests that keep some rows (`Where`).
+        most: Rows of the sample.
+        options: How the table is read.
+    """
     table = open_table(source, options)
     needed = [words("item"), words("user", optional=True), ratings("rating")]
     headers = Schema(*needed).find(table)
     if "user" not in headers or len(headers) == len(table.header):
         return None
     about = other_columns(table, needed)
-    records = Schema(*needed, *map(words, about)).read(table)
-    rows: list[int] = np.flatnonzero(Where.read(where).kept(records)).tolist()
+    records = read_where(table, Where.read(where), *needed, *map(words, about))
+    rows = range(len(records))
     values = {
         int(records.words["user"].code[row]): tuple(records.words[name][row] for name in about)
         for row in rows
     }
-    shared = Counter(values.values())
+    people_by_values = Counter(values.values())
     return People(
-        rows=len(rows),
+        rows=len(records),
         users=len(values),
         columns=tuple(about),
-        alone=sum(shared[each] == 1 for each in values.values()),
-        sample=tuple(_shown(records, row, about) for row in rows[:most]),
+        alone=sum(count == 1 for count in people_by_values.values()),
+        sample=tuple(_sample_row(records, row, about) for row in rows[:most]),
     )
 
 
-def _shown(records: Records, row: int, about: Sequence[str]) -> tuple[str, ...]:
+def _sample_row(records: Records, row: int, about: Sequence[str]) -> tuple[str, ...]:
     cells = [records.words[name][row] for name in ("user", *about, "item")]
     return (*cells, f"{records.numbers['rating'][row]:g}")
 
 
-def read_means(
-    source: FilePath | Frame | Table,
-    name: str = "name",
-    mean: str = "mean",
-    delimiter: str | None = None,
-    options: ReadOptions | None = None,
-) -> Arms:
-    """Read Bernoulli arms from a table, or from a text file with one mean per line.
+def read_means(source: FilePath | Frame | Table, *, options: ReadOptions | None = None) -> Arms:
+    """Read Bernoulli arms from a table with the columns name,mean.
 
-    A list may begin with its length; lines above it that begin with # are comments.
+    A text file may also have one mean per line and no header, perhaps after a line with their
+    number. `options.columns` maps columns of other names.
 
     Args:
         source: A CSV, Parquet or Arrow file, or a frame.
-        name: What the table calls the names of arms.
-        mean: What it calls their means.
-        delimiter: What separates columns of a text file.
         options: How the table is read.
 
     >>> import pathlib, tempfile
@@ -270,18 +366,21 @@ def read_means(
     ...     read_means(file).names
     ('clinic a, north', 'clinic b')
     """
-    table = source
-    if not isinstance(table, Table):
-        names = {"name": name, "mean": mean}
-        table = open_table(table, _with_names(options, names, delimiter))
+    table = source if isinstance(source, Table) else open_table(source, options)
+    names: Sequence[str] | None = None
     if isinstance(table, TextTable) and is_list(table):
-        return BernoulliArms(mean_list(table.document, table.options), source=table.name)
-    records = Schema(words("name"), numbers("mean", within(0, 1))).read(table)
-    records.check_distinct("name")
-    _check_two(table.name, len(records))
-    return BernoulliArms(
-        records.numbers["mean"], names=records.words["name"].distinct, source=table.name
-    )
+        means = _read_list(table)
+    else:
+        records = Schema(words("name"), numbers("mean", within(0, 1))).read(table)
+        records.check_distinct("name")
+        names = records.words["name"].distinct
+        means = records.numbers["mean"]
+    if len(means) < 2:
+        raise DataError(
+            f"{table.name} has {len(means)} mean; a bandit needs at least 2 arms. Add another.",
+            rule="problems.means.too-few",
+        )
+    return BernoulliArms(means, names=names, source=table.name)
 
 
 def is_list(table: Table) -> bool:
@@ -289,59 +388,22 @@ def is_list(table: Table) -> bool:
     return is_number(",".join(table.header))
 
 
-def mean_list(document: Document, options: ReadOptions | None = None) -> Numbers:
-    """Read one mean per line, after an optional first line with their count.
+def _read_list(table: TextTable) -> Numbers:
+    """Read one mean per line, after an optional first line with their number.
 
     A first line of 0 or 1 is a mean: no problem has fewer than two arms.
-
-    >>> mean_list(Document("three.txt", b"3\\n0.1\\n0.2\\n1\\n")).tolist()
-    [0.1, 0.2, 1.0]
     """
-    with document.open() as stream:
-        line, number = first_line(stream, document.name)
-        cells = [(number, line.strip())]
-        for row, text in enumerate(stream, start=number + 1):
-            if text.strip():
-                cells.append((row, text.strip()))
-    count = number_of(cells[0][1])
-    if count > 1 and count.is_integer():
-        cells = cells[1:]
-        if len(cells) != count:
-            raise DataError(
-                f"{document.name}, row {number}, column 1: says {count:g} means, the file has "
-                f"{len(cells)}. Correct the count, or delete that line.",
-                rule="problems.means.count",
-            )
-    bad = BadRows(document.name, options or ReadOptions())
-    means = []
-    for row, cell in cells:
-        mean = number_of(cell)
-        if not np.isfinite(mean):
-            problem, remedy = number_fault(cell, ".")
-            bad.add(row, f", column 1: {problem}", remedy)
-        elif not 0 <= mean <= 1:
-            bad.add(row, f", column 1: a mean must be in [0, 1], got {mean:g}", "Correct it.")
-        else:
-            means.append(mean)
-    bad.settle(len(means))
-    _check_two(document.name, len(means))
-    return np.array(means)
-
-
-def _check_two(file: str, count: int) -> None:
-    if count < 2:
+    count = number_of(table.header[0])
+    has_count = count > 1 and count.is_integer()
+    if has_count:
+        table.rename(("mean",))
+    else:
+        table = TextTable(table.document, table.options, header=("mean",))
+    means = Schema(numbers("mean", within(0, 1))).read(table).numbers["mean"]
+    if has_count and len(means) != count and not table.options.skip_bad:
         raise DataError(
-            f"{file} has {count} mean; a bandit needs at least 2 arms. Add another.",
-            rule="problems.means.too-few",
+            f"{table.header_place}: the line says {count:g} means, the file has {len(means)}. "
+            "Correct the number, or delete that line.",
+            rule="problems.means.count",
         )
-
-
-def _with_names(
-    options: ReadOptions | None, names: dict[str, str], delimiter: str | None
-) -> ReadOptions:
-    """Return options with the names that arguments give; the options' own names are kept."""
-    options = options or ReadOptions()
-    renamed = {name: column for name, column in names.items() if name != column}
-    return replace(
-        options, columns=renamed | dict(options.columns), delimiter=delimiter or options.delimiter
-    )
+    return means

@@ -1,5 +1,6 @@
-"""Images as a contextual bandit: arms are classes, of which the right one pays, or clusters, which
-pay near by.
+"""Images as a contextual bandit: arms are classes or clusters.
+
+A class pays for its own images, and a cluster for the images near its centre.
 
 Images are projected on their first principal components, and every row is scaled to norm 1, as in
 Hannun, Knott, Sengupta, van der Maaten: Privacy-preserving multi-party contextual bandits, 2019,
@@ -29,29 +30,30 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
 from posse.core.random import INSTANCE, uniform
-from posse.problems.contexts.contexts import Bounds, Contexts, scale_blocks, split
+from posse.problems.contexts.contexts import Bounds, Contexts, check_rows, scale_blocks, split
 from posse.problems.datasets.files import data_folder
 from posse.problems.datasets.mnist import CLASSES, Part, load_mnist
+from posse.problems.requirements import Floats, Ints
 from posse.problems.tables.text import FilePath
 
 COMPONENTS = 20
 
 _ROWS = 4096
-"""Rows worked on at a time, so that no copy of all images in floats is made."""
+"""Rows that are computed at a time: a copy of all images in floats would be large."""
 
 
 @dataclass(frozen=True, eq=False)
 class Projection:
     """Principal components: x -> (x - mean) axes."""
 
-    mean: NDArray[np.float64]
+    mean: Floats
     """(pixels,)"""
-    axes: NDArray[np.float64]
+    axes: Floats
     """(pixels, components), the direction of largest variance first; each axis has its largest
     entry positive.
     """
 
-    def unit(self, images: NDArray[np.generic]) -> NDArray[np.float64]:
+    def unit(self, images: NDArray[np.generic]) -> Floats:
         """Project rows and scale each to norm 1; a row at the mean itself stays 0."""
         out = np.empty((len(images), self.axes.shape[1]))
         for low in range(0, len(images), _ROWS):
@@ -68,8 +70,8 @@ def principal(images: NDArray[np.generic], components: int = COMPONENTS) -> Proj
     the order of addition; only the eigenvectors carry the rounding of the machine's linear algebra.
     O(rows pixels^2).
 
-    >>> found = principal(np.array([[0, 0], [1, 1], [2, 2], [3, 3]]), components=1)
-    >>> found.axes.round(3).tolist(), found.mean.tolist()
+    >>> projection = principal(np.array([[0, 0], [1, 1], [2, 2], [3, 3]]), components=1)
+    >>> projection.axes.round(3).tolist(), projection.mean.tolist()
     ([[0.707], [0.707]], [1.5, 1.5])
     """
     count, width = images.shape
@@ -100,8 +102,8 @@ class Labelled:
     """Rows of norm 1, and the class of each."""
 
     name: str
-    rows: NDArray[np.float64]
-    labels: NDArray[np.int64]
+    rows: Floats
+    labels: Ints
     classes: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -112,21 +114,16 @@ class Labelled:
         return len(self.rows)
 
     def first(self, rows: int | None) -> Labelled:
-        """Keep the first rows only; all without a number."""
+        """Return the first rows; all rows without a number."""
         if rows is None:
             return self
-        if not 1 <= rows <= len(self):
-            raise DataError(
-                f"rows must be in [1, {len(self)}], as many as {self.name} has, got {rows}. Ask "
-                "for fewer.",
-                rule="problems.rows.out-of-images",
-            )
+        check_rows(rows, len(self), self.name)
         return Labelled(self.name, self.rows[:rows], self.labels[:rows], self.classes)
 
     def contexts(
         self, parties: Sequence[str], counts: Sequence[int] | None = None, bounds: Bounds = "joint"
     ) -> Contexts:
-        """Make the bandit: an arm a class, which pays 1 where it is the label and 0 elsewhere."""
+        """Make the bandit: one arm per class. It pays 1 if it is the label, and otherwise 0."""
         means = np.zeros((len(self), len(self.classes)))
         means[np.arange(len(self)), self.labels] = 1.0
         return shared(self.name, self.rows, self.classes, means, parties, counts, bounds)
@@ -134,15 +131,16 @@ class Labelled:
 
 def shared(
     name: str,
-    rows: NDArray[np.float64],
+    rows: Floats,
     arms: tuple[str, ...],
-    means: NDArray[np.float64],
+    means: Floats,
     parties: Sequence[str],
     counts: Sequence[int] | None = None,
     bounds: Bounds = "joint",
 ) -> Contexts:
-    """Split rows of norm at most 1 over parties; with declared bounds each scales its block into
-    its own.
+    """Split rows of norm at most 1 over parties.
+
+    With declared bounds, each party scales its block down to its bound.
     """
     blocks = split(rows.shape[1], parties, counts, bounds)
     features = scale_blocks(rows, blocks) if bounds == "declared" else rows
@@ -151,8 +149,9 @@ def shared(
 
 @lru_cache(maxsize=4)
 def digits(components: int = COMPONENTS) -> Labelled:
-    """scikit-learn's digits: 1,797 images of 8 x 8 pixels, ten classes; needs the extra `data`, and
-    no file.
+    """Return scikit-learn's digits: 1,797 images of 8 x 8 pixels, ten classes.
+
+    This needs the extra `data`, and no file.
 
     >>> rows = digits()
     >>> rows.rows.shape, rows.classes[:3]
@@ -169,26 +168,22 @@ def mnist(
     components: int = COMPONENTS,
     verify: bool = True,
 ) -> Labelled:
-    """MNIST from `data_dir`, else from the folder that POSSE_DATA names; computed once a process.
+    """Return MNIST from `data_dir`, or else from the folder that POSSE_DATA names.
 
-    The components are those of the images to train on, for both parts: a test image is seen as a
-    trained bandit would see it.
+    The result is kept in memory. Both parts have the components of the images to train on, so a
+    test image is projected as a trained bandit would project it.
     """
     return _mnist(str(data_folder(data_dir).resolve()), part, components, verify)
 
 
 @lru_cache(maxsize=4)
 def _mnist(folder: str, part: Part, components: int, verify: bool) -> Labelled:
-    images = load_mnist(Path(folder), part, verify)
-    name = "mnist" if part == "train" else "mnist (test)"
-    return Labelled(
-        name, _mnist_axes(folder, components, verify).unit(images.pixels), images.labels, CLASSES
-    )
-
-
-@lru_cache(maxsize=4)
-def _mnist_axes(folder: str, components: int, verify: bool) -> Projection:
-    return principal(load_mnist(Path(folder), "train", verify).pixels, components)
+    train = load_mnist(Path(folder), "train", verify)
+    projection = principal(train.pixels, components)
+    if part == "train":
+        return Labelled("mnist", projection.unit(train.pixels), train.labels, CLASSES)
+    test = load_mnist(Path(folder), "test", verify)
+    return Labelled("mnist (test)", projection.unit(test.pixels), test.labels, CLASSES)
 
 
 SIGMA = 0.5
@@ -199,13 +194,14 @@ _SEEDING = 0
 
 
 def kernel_means(
-    rows: NDArray[np.float64],
-    centres: NDArray[np.float64],
+    rows: Floats,
+    centres: Floats,
     sigma: float = SIGMA,
     normalise: Normalise = "none",
-) -> NDArray[np.float64]:
-    """Chances (rows, K) that arms pay: exp(-|c_a - x|^2 / (2 sigma)), as it is, or with the max or
-    sum of a row 1.
+) -> Floats:
+    """Return the chances (rows, K) that arms pay: exp(-|c_a - x|^2 / (2 sigma)).
+
+    `normalise` scales each row so that its largest chance is 1 (max) or its sum is 1 (sum).
 
     >>> x, c = np.array([[1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])
     >>> [kernel_means(x, c, normalise=how).round(3).tolist() for how in ("none", "sum")]
@@ -226,12 +222,12 @@ def kernel_means(
     return out
 
 
-def kmeans(rows: NDArray[np.float64], clusters: int, seed: int) -> NDArray[np.float64]:
-    """Find the centres (K, D) of K clusters: Lloyd's algorithm, seeded as k-means++, a function of
-    rows and seed.
+def kmeans(rows: Floats, clusters: int, seed: int) -> Floats:
+    """Find the centres (K, D) of K clusters by Lloyd's algorithm, seeded as k-means++.
 
-    It ends when no row changes its cluster, or after `MOST_SWEEPS` sweeps; a cluster that loses
-    all its rows starts again at the row that is furthest from its centre. O(rows K D) a sweep.
+    The result is a function of rows and seed. The algorithm ends when no row changes its cluster,
+    or after `MOST_SWEEPS` sweeps. A cluster that loses all its rows starts again at the row that is
+    furthest from its centre. O(rows K D) per sweep.
     Arthur and Vassilvitskii, SODA 2007.
 
     >>> rows = np.array([[0.0, 0.1], [1.0, 0.0], [0.0, 0.3], [0.8, 0.0]])
@@ -264,10 +260,8 @@ def kmeans(rows: NDArray[np.float64], clusters: int, seed: int) -> NDArray[np.fl
     return centres
 
 
-def _seeded(rows: NDArray[np.float64], clusters: int, seed: int) -> NDArray[np.float64]:
-    """k-means++: a further centre is a row, drawn by its squared distance from the nearest one so
-    far.
-    """
+def _seeded(rows: Floats, clusters: int, seed: int) -> Floats:
+    """Draw centres as k-means++ does: rows, by their squared distance from the nearest centre."""
     centres = np.empty((clusters, rows.shape[1]))
     distance = np.ones(len(rows))
     for k in range(clusters):
@@ -286,18 +280,14 @@ def _seeded(rows: NDArray[np.float64], clusters: int, seed: int) -> NDArray[np.f
     return centres
 
 
-def _distances(rows: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Squared distances (rows, K)."""
+def _distances(rows: Floats, centres: Floats) -> Floats:
+    """Return squared distances (rows, K)."""
     squares = (rows**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1)[None, :]
     return np.asarray(np.maximum(squares - 2.0 * (rows @ centres.T), 0.0))
 
 
-def _nearest(
-    rows: NDArray[np.float64], centres: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Number of the nearest centre of each row, the first of equals, and the squared distance to
-    it.
-    """
+def _nearest(rows: Floats, centres: Floats) -> tuple[Ints, Floats]:
+    """Return the number of each row's nearest centre, and the squared distance to it."""
     label, distance = np.empty(len(rows), np.int64), np.empty(len(rows))
     for low in range(0, len(rows), _ROWS):
         squares = _distances(rows[low : low + _ROWS], centres)

@@ -7,16 +7,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
 from posse.core import check
-from posse.core.errors import ConfigError
 from posse.core.fixed import RewardRange
 from posse.core.settings import External
-from posse.problems.contexts.contexts import Bounds, Contexts, party_names
-from posse.problems.contexts.features import read_features
+from posse.problems.contexts.contexts import (
+    Bounds,
+    Contexts,
+    check_count,
+    party_names,
+    read_features,
+)
 from posse.problems.contexts.images import (
     COMPONENTS,
     SIGMA,
@@ -31,17 +33,18 @@ from posse.problems.contexts.images import (
 from posse.problems.data import DataSettings
 from posse.problems.datasets.files import data_folder
 from posse.problems.datasets.mnist import find_mnist
+from posse.problems.requirements import Floats, Requirement, check_all
 from posse.problems.tables.mapping import read_pairs
 
 PROBLEMS = {
     "digits": "1,797 images of digits that come with scikit-learn; ten arms, one per digit; no "
     "download",
-    "mnist": "60,000 images of digits (MNIST); ten arms, one a digit",
+    "mnist": "60,000 images of digits (MNIST); ten arms, one per digit",
     "clusters": "any number of arms: clusters of the digits or of MNIST, which pay where an "
     "image is near",
     "own": "your own features, a CSV file a party, and a CSV file of rewards",
 }
-"""Contextual problems, and what they are."""
+"""Descriptions of contextual problems."""
 
 _CLUSTERS = ("base", "arms", "sigma", "normalise", "cluster_seed")
 _OWN = ("bounds", "scale", "reward_range")
@@ -122,17 +125,19 @@ class ContextSettings(DataSettings):
     def _check_contexts(self) -> Self:
         of = f" for {'own' if self.own_data else self.data}"
         check.at_least(1, components=self.components)
-        if self.rows is not None:
-            check.at_least(1, rows=self.rows)
+        check.at_least(1, rows=1 if self.rows is None else self.rows)
         if self.data != "clusters":
             self.leave_out(_CLUSTERS, "clusters", of)
         if self.own_data:
             self.leave_out(_BUILT_IN, "the problems that Posse makes", of)
-            self._check_own()
+            check_all(self, _OWN_FILES)
+            RewardRange.of(self.reward_range)
+            self.check_files()
         else:
             self.check_name({name: what for name, what in PROBLEMS.items() if name != "own"})
             self.leave_out(_OWN, "your own files (own)", of)
-            self._parties()
+            check_all(self, _SPLIT)
+            check_count(self._count)
         return self
 
     @property
@@ -140,7 +145,7 @@ class ContextSettings(DataSettings):
         """Whether the features are a user's own."""
         return isinstance(self.data, dict) or self.data == "own"
 
-    def _found(self) -> Iterable[Path]:
+    def _find_files(self) -> Iterable[Path]:
         return find_mnist(self.data_dir) if self._images == "mnist" else ()
 
     @property
@@ -158,16 +163,15 @@ class ContextSettings(DataSettings):
         return self.cached("contexts", self._own if self.own_data else self._built_in)
 
     def _built_in(self) -> Contexts:
-        names = self._parties()
+        names = party_names(self._count)
         folder = None
         if self._images == "mnist":
             folder = str(data_folder(self.data_dir).resolve())
         images = _read_images(folder, self.components, self.rows)
         if self.data != "clusters":
             return images.contexts(names, self.columns, self.norms)
-        means = kernel_means(
-            images.rows, _centres(images, self.arms, self.cluster_seed), self.sigma, self.normalise
-        )
+        centres = _centres(images, self.arms, self.cluster_seed)
+        means = kernel_means(images.rows, centres, self.sigma, self.normalise)
         arms = tuple(f"cluster-{k + 1}" for k in range(self.arms))
         return shared(
             f"clusters of {images.name}", images.rows, arms, means, names, self.columns, self.norms
@@ -182,32 +186,10 @@ class ContextSettings(DataSettings):
         """
         return {"rows": len(contexts), "parties": len(contexts.parties)}
 
-    def _parties(self) -> tuple[str, ...]:
-        count = self.parties if self.columns is None else len(self.columns)
-        if "parties" in self.model_fields_set and self.parties != count:
-            raise ConfigError(
-                f"columns must be one count a party, got {count} for {self.parties} parties. "
-                "Change one.",
-                rule="problems.columns.not-parties",
-            )
-        return party_names(count)
-
-    def _check_own(self) -> None:
-        for name in self.parts:
-            if self.data_part(name) is None:
-                raise ConfigError(
-                    f"own files are features and rewards, got no {name}. Give {name}.",
-                    rule="problems.data.missing-part",
-                )
-        count = len(self.data_part("features"))
-        if "parties" in self.model_fields_set and self.parties != count:
-            raise ConfigError(
-                f"parties must be those of the features, got {self.parties} for {count} files. "
-                "Leave parties out.",
-                rule="problems.parties.not-the-features",
-            )
-        RewardRange.of(self.reward_range)
-        self.check_files()
+    @property
+    def _count(self) -> int:
+        """Number of parties that hold the features of images."""
+        return self.parties if self.columns is None else len(self.columns)
 
     def _own(self) -> Contexts:
         contexts = read_features(
@@ -221,15 +203,53 @@ class ContextSettings(DataSettings):
         return contexts if self.rows is None else contexts.first(self.rows)
 
 
+_OWN_FILES: tuple[Requirement[ContextSettings], ...] = (
+    Requirement(
+        "problems.data.missing-part",
+        lambda contexts: not contexts.missing_parts,
+        lambda contexts: (
+            "own files are features and rewards, got no "
+            f"{' and no '.join(contexts.missing_parts)}. Give both."
+        ),
+    ),
+    Requirement(
+        "problems.parties.not-the-features",
+        lambda contexts: (
+            "parties" not in contexts.model_fields_set
+            or contexts.parties == len(contexts.data_part("features"))
+        ),
+        lambda contexts: (
+            f"parties must be those of the features, got {contexts.parties} for "
+            f"{len(contexts.data_part('features'))} files. Leave parties out."
+        ),
+    ),
+)
+_SPLIT: tuple[Requirement[ContextSettings], ...] = (
+    Requirement(
+        "problems.columns.not-parties",
+        lambda contexts: (
+            contexts.columns is None
+            or "parties" not in contexts.model_fields_set
+            or contexts.parties == len(contexts.columns)
+        ),
+        lambda contexts: (
+            f"columns must be one count per party, got {contexts.columns} for {contexts.parties} "
+            "parties. Change one."
+        ),
+    ),
+)
+
+
 @lru_cache(maxsize=8)
 def _read_images(folder: str | None, components: int, rows: int | None) -> Labelled:
-    """MNIST of a folder, or the digits: the same object for the same arguments, so that its centres
-    are kept too.
+    """Return MNIST of a folder, or the digits.
+
+    The same arguments give the same object, so that `_centres` can keep its centres.
     """
     images = digits(components) if folder is None else mnist(folder, components=components)
     return images.first(rows)
 
 
 @lru_cache(maxsize=8)
-def _centres(images: Labelled, arms: int, seed: int) -> NDArray[np.float64]:
+def _centres(images: Labelled, arms: int, seed: int) -> Floats:
     return kmeans(images.rows, arms, seed)

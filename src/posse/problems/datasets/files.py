@@ -36,37 +36,35 @@ def unzip(name: str, data: bytes) -> dict[str, Document]:
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            tables = [
-                info
-                for info in archive.infolist()
-                if info.filename.lower().endswith((".csv", ".dat"))
-            ]
-            read = {info.filename: archive.read(info) for info in tables}
-    # A damaged archive shows in any of these, depending on which byte was lost.
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        OSError,
-        NotImplementedError,
-        RuntimeError,
-        ValueError,
-    ) as error:
+            files = [file for file in archive.namelist() if file.lower().endswith((".csv", ".dat"))]
+            contents = {file: archive.read(file) for file in files}
+    except _DAMAGED as error:
         raise DataError(
             f"{name} is not a whole zip file ({error}). Download it again.",
             rule="problems.file.not-a-zip",
         ) from None
     return {
-        PurePosixPath(inner).name: Document(f"{name}:{inner}", content)
-        for inner, content in read.items()
+        PurePosixPath(file).name: Document(f"{name}:{file}", content)
+        for file, content in contents.items()
     }
 
+
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+)
+"""Errors about a damaged archive; it depends on the lost byte which one Python raises."""
 
 _GZIP = b"\x1f\x8b"
 
 
 def unpacked(path: FilePath, home: str) -> bytes:
-    """Read a file, and decompress it where it is gzip."""
+    """Read a file, and decompress it if it is gzip."""
     data = read_bytes(path)
     if not data.startswith(_GZIP):
         return data
@@ -83,17 +81,18 @@ VARIABLE = "POSSE_DATA"
 
 
 class Pin(NamedTuple):
-    """What a known file must be, byte for byte."""
+    """Size and digest of a known file."""
 
     size: int | None
-    """None where its publisher gives a digest alone."""
+    """None if its publisher gives only a digest."""
     sha256: str
 
 
 @cache
 def known_files() -> dict[str, Pin]:
-    """Files whose content is known, uncompressed, by name; by folder and name where editions have
-    files of the same name.
+    """Return the known files, uncompressed, by name.
+
+    The name has a folder if editions have files of the same name.
 
     >>> known_files()["ml-latest-small/ratings.csv"].size
     2483723
@@ -145,35 +144,34 @@ def find(
     """
     folder = data_folder(data_dir)
     places = [Path(inner, file) for inner in folders for file in files]
-    for place in places:
-        if (folder / place).exists():
-            return folder / place
+    present = [folder / place for place in places if (folder / place).exists()]
+    if present:
+        return present[0]
     raise DataError(
-        f"no {places[0].as_posix()} in {folder}. Get it from {home} (mind its terms), put it there, "
-        f"or give another folder by data_dir (--data-dir) or {VARIABLE}.",
+        f"no {places[0].as_posix()} in {folder}. Get it from {home} (mind its terms), put it "
+        f"there, or give another folder by data_dir (--data-dir) or {VARIABLE}.",
         rule="problems.data_dir.file-missing",
     )
 
 
 def content(path: Path) -> bytes:
-    """Digest of a file, or of all files of a folder with their names; no file, no digest."""
+    """Return the digest of a file, or of all files of a folder with their names.
+
+    It is empty without a file.
+    """
     if path.is_dir():
-        below = [
-            (bytes(one.relative_to(path)), content(one))
-            for one in sorted(path.rglob("*"))
-            if one.is_file()
-        ]
-        return hashlib.sha256(repr(below).encode()).digest()
+        files = filter(Path.is_file, sorted(path.rglob("*")))
+        digests = [(bytes(file.relative_to(path)), content(file)) for file in files]
+        return hashlib.sha256(repr(digests).encode()).digest()
     if not path.is_file():
         return b""
     state = path.stat()
-    return (_digest if state.st_size > LARGE else _digest.__wrapped__)(
-        path, state.st_size, state.st_mtime_ns
-    )
+    digest = _digest if state.st_size > LARGE else _digest.__wrapped__
+    return digest(path, state.st_size, state.st_mtime_ns)
 
 
 LARGE = 1 << 20
-"""Bytes of a file that is not read again where its size and time are as they were."""
+"""Bytes of a file that is not read again if its size and time have not changed."""
 
 
 @cache
@@ -185,11 +183,13 @@ def _digest(path: Path, size: int, changed: int) -> bytes:
 def read_known(
     path: FilePath, home: str, verify: bool = True, pins: Mapping[str, Pin] | None = None
 ) -> bytes:
-    """Read a file, decompressed where it is gzip, and check that it is the same where it is a known
-    one: one of `pins`, or else of `known_files`.
+    """Read a file, and decompress it if it is gzip.
+
+    With `verify`, a file that is one of `pins` (by default of `known_files`) must have its digest.
     """
     file = Path(path)
-    data, name = unpacked(file, home), file.name.removesuffix(".gz")
+    data = unpacked(file, home)
+    name = file.name.removesuffix(".gz")
     pinned = known_files() if pins is None else pins
     pin = pinned.get(f"{file.parent.name}/{name}") or pinned.get(name)
     if verify and pin is not None:
@@ -203,7 +203,7 @@ def read_known_text(path: Path, home: str, verify: bool = True) -> Document:
 
 
 def check_pin(name: str, data: bytes, pin: Pin, home: str) -> None:
-    """Refuse a file that is not the pinned one.
+    """Raise if a file is not the pinned one.
 
     >>> check_pin("a.csv", b"one", Pin(3, "0" * 64), "example.org")
     Traceback (most recent call last):
@@ -219,7 +219,7 @@ def check_pin(name: str, data: bytes, pin: Pin, home: str) -> None:
         size = "" if pin.size is None else f"{pin.size} bytes with "
         raise DataError(
             f"{name} is not the known file: expected {size}sha256 {pin.sha256[:12]}..., found "
-            f"{len(data)} bytes with {digest[:12]}.... "
-            f"Download it again from {home}, or switch verify off where there is such a setting.",
+            f"{len(data)} bytes with {digest[:12]}.... Download it again from {home}, or switch "
+            "verify off where there is such a setting.",
             rule="problems.file.not-the-known-one",
         )

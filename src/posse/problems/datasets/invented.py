@@ -28,7 +28,7 @@ PEOPLE = 320
 THRESHOLD = 3.0
 """A rating above it is a reward of 1."""
 _LIKED = (0.1, 0.6, 0.3, 0.9, 0.2, 0.5, -0.2, 0.4)
-"""How much a store is liked beyond 3 stars."""
+"""Average stars of a store beyond 3."""
 
 
 @cache

@@ -11,13 +11,11 @@ from __future__ import annotations
 from importlib.resources import files
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import DataError
 from posse.problems.arms.rewards import Arms, BernoulliArms
-from posse.problems.arms.tables import mean_list
-from posse.problems.tables.text import Document
+from posse.problems.requirements import Floats
 
 EMBEDDED: tuple[str, ...] = ("jester", "movielens")
 SIZE = 100
@@ -25,21 +23,23 @@ SIZE = 100
 _WORD = {"jester": "joke", "movielens": "movie"}
 
 
-def embedded_means(name: str) -> NDArray[np.float64]:
+def embedded_means(name: str) -> Floats:
     """Return the authors' 100 means, in the order of their list.
 
     >>> embedded_means("jester")[:2].round(3).tolist()
     [0.183, 0.195]
     """
     check.one_of(EMBEDDED, name=name)
-    file = f"{name}-100.txt"
-    content = files(__package__).joinpath("data", file).read_bytes()
-    return mean_list(Document(file, content))
+    text = files(__package__).joinpath("data", f"{name}-100.txt").read_text(encoding="utf-8")
+    numbers = [line for line in text.splitlines() if not line.startswith("#")]
+    # The first line is the number of means.
+    return np.array(numbers[1:], np.float64)
 
 
 def embedded_arms(name: str, arms: int = SIZE) -> Arms:
-    """Make Bernoulli arms of the largest means, largest first; an arm is named by its place in the
-    list.
+    """Make Bernoulli arms of the largest means, largest first.
+
+    The name of an arm has its place in the list.
 
     >>> embedded_arms("movielens", arms=2).names
     ('movie 50', 'movie 100')

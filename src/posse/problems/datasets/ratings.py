@@ -14,7 +14,7 @@ Reviews of games (steam-reviews) and of places (google-local) are in `reviews`.
 steam-hours: hours that people played games, and the games they bought. Two layouts hold the same
 200,000 rows: game_play.dat, game_purchase.dat and item_info.dat (in a folder or in steam.zip, tab
 separated), and the single file steam-200k.csv without a header. The value of a play is hours, so a
-threshold on it is in hours; the value of a purchase is always 1.
+threshold on it is in hours. Purchases are left out.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import DataError
@@ -38,8 +36,19 @@ from posse.problems.datasets.reviews import (
     find_steam_reviews,
     read_reviews,
 )
+from posse.problems.requirements import Ints, check_entries
+from posse.problems.tables.cells import Fault
 from posse.problems.tables.options import ReadOptions
-from posse.problems.tables.schema import Column, Records, Schema, numbers, within, words
+from posse.problems.tables.schema import (
+    Column,
+    Records,
+    Rule,
+    Schema,
+    Words,
+    numbers,
+    within,
+    words,
+)
 from posse.problems.tables.table import open_table
 from posse.problems.tables.text import Document, FilePath
 
@@ -56,9 +65,7 @@ def find_movielens(data_dir: FilePath | None = None) -> Path:
 
 
 def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
-    """Read any edition from its folder; arms are called by title, films come in the order of their
-    number.
-    """
+    """Read any edition from its folder. Items are in the order of their numbers, with titles as names."""
     folder = Path(folder)
     if (folder / ML_100K).is_file() and not (folder / "ratings.csv").is_file():
         return _read_oldest(folder, verify)
@@ -69,8 +76,10 @@ def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
 
 
 def _read_oldest(folder: Path, verify: bool) -> Ratings:
-    """Read ml-100k: u.data without a header, tabs between columns; u.item in Latin-1, bars between
-    24 columns.
+    """Read ml-100k.
+
+    u.data has tabs between columns, and u.item, in Latin-1, bars between 24 columns. Neither has a
+    header.
     """
     rated = read_known_text(folder / ML_100K, MOVIELENS_HOME, verify)
     header: Sequence[str] = ("userId", "movieId", "rating", "timestamp")
@@ -81,7 +90,17 @@ def _read_oldest(folder: Path, verify: bool) -> Ratings:
     return _movielens(folder, table, _read(document, *_TITLES, delimiter="|", header=header))
 
 
-_STARS = (words("userId"), words("movieId"), numbers("rating", within(*STARS)))
+def _number_fault(word: str) -> Fault | None:
+    if word.isascii() and word.isdecimal():
+        return None
+    return f"'{word}' is not a whole number", "Number the items 1, 2, ..."
+
+
+_STARS = (
+    words("userId"),
+    Column("movieId", check=_number_fault),
+    numbers("rating", within(*STARS)),
+)
 _TITLES = (words("movieId"), words("title"))
 
 
@@ -100,27 +119,12 @@ def _read(
     return Schema(*columns).read(table)
 
 
-def _names(table: Records, key: str, name: str) -> dict[str, str]:
-    """Return names by id; raise if an id is on two rows."""
-    table.check_distinct(key)
-    return {table.words[key][row]: table.words[name][row] for row in range(len(table))}
-
-
-def _by_number(table: Records, column: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+def _by_number(ids: Words) -> tuple[tuple[str, ...], Ints]:
     """Put numbered items in the order of their numbers.
 
     Returns:
         Their ids, and the place of each row's item.
     """
-    ids = table.words[column]
-    for code, item in enumerate(ids.distinct):
-        if not (item.isascii() and item.isdecimal()):
-            row = int(np.argmax(ids.code == code))
-            raise DataError(
-                f"{table.place(row, column)}: '{item}' is not a whole number. Number the items 1, "
-                "2, ...",
-                rule="problems.item.not-a-number",
-            )
     order = sorted(range(len(ids.distinct)), key=lambda code: int(ids.distinct[code]))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -136,12 +140,21 @@ def _rated(
     scale: tuple[float, float],
     source: str,
 ) -> Ratings:
-    """Ratings whose columns are users, numbered items and values; names of the items are in another
-    table.
+    """Return ratings of numbered items.
+
+    Args:
+        table: Columns of users, items and values.
+        value: The column of values.
+        titles: Columns of items and their names.
+        name: The column of names.
+        noun: The name of an item without a name, before its number.
+        scale: Least and largest value.
+        source: Where the ratings come from.
     """
     user, number = table.words
-    items, item = _by_number(table, number)
-    names = _names(titles, number, name)
+    items, item = _by_number(table.words[number])
+    titles.check_distinct(number)
+    names = {titles.words[number][row]: titles.words[name][row] for row in range(len(titles))}
     return Ratings(
         items,
         item,
@@ -149,7 +162,7 @@ def _rated(
         scale,
         source,
         user=table.words[user].code,
-        names=tuple(names.get(one, f"{noun} {one}") for one in items),
+        names=tuple(names.get(each, f"{noun} {each}") for each in items),
     )
 
 
@@ -158,11 +171,15 @@ JESTER_SCALE = (-10.0, 10.0)
 MISSING = 99.0
 JOKES = tuple(f"joke {number}" for number in range(1, 101))
 
+_JOKE = Rule(
+    lambda values: (np.abs(values) <= JESTER_SCALE[1]) | (values == MISSING),
+    "be in [-10, 10], or 99 for a missing rating",
+)
 _JESTER_FILES = ("jester-data-1.zip", "jester-data-1.csv")
 
 
 def find_jester(data_dir: FilePath | None = None) -> Path:
-    """Find its file."""
+    """Find the zip or the csv."""
     return find(_JESTER_FILES, JESTER_HOME, data_dir, ("jester", ""))
 
 
@@ -171,25 +188,20 @@ def read_jester(path: FilePath, verify: bool = True) -> Ratings:
     path = Path(path)
     header = ("count", *JOKES)
     opened = open_table(_jester_document(path, verify), ReadOptions(delimiter=","), header)
-    table = Schema(*map(numbers, header)).read(opened)
+    ratings = [numbers(joke, _JOKE) for joke in JOKES]
+    table = Schema(numbers("count"), *ratings).read(opened)
     matrix = np.stack([table.numbers[joke] for joke in JOKES], axis=1)
     rated = matrix != MISSING
-    wrong = np.argwhere(rated & (np.abs(matrix) > JESTER_SCALE[1]))
-    if len(wrong):
-        row, joke = wrong[0]
-        raise DataError(
-            f"{table.place(row, JOKES[joke])}: must be in [-10, 10], or 99 for a missing rating, "
-            f"got {matrix[row, joke]:g}. Correct it.",
-            rule="problems.jester.out-of-range",
-        )
-    miscounted = np.flatnonzero(rated.sum(axis=1) != table.numbers["count"])
-    if len(miscounted):
-        row = int(miscounted[0])
-        raise DataError(
-            f"{table.place(row, 'count')}: says {table.numbers['count'][row]:g} ratings, "
-            f"the row has {rated[row].sum()}. Correct the count; 99 marks a missing rating.",
+    counts = rated.sum(axis=1)
+    check_entries(
+        counts == table.numbers["count"],
+        lambda row: DataError(
+            f"{table.place(row[0], 'count')}: must be the number of ratings in the row, "
+            f"{counts[row]}, got {table.numbers['count'][row]:g}. Correct it; 99 marks a missing "
+            "rating.",
             rule="problems.jester.count",
-        )
+        ),
+    )
     user, item = np.nonzero(rated)
     items = tuple(joke.removeprefix("joke ") for joke in JOKES)
     return Ratings(
@@ -205,88 +217,80 @@ def _jester_document(path: Path, verify: bool) -> Document:
     if len(tables) != 1:
         raise DataError(
             f"{path} holds {len(tables)} csv files ({', '.join(sorted(tables)) or 'none'}), "
-            "expected 1. "
-            "Save the spreadsheet in it as jester-data-1.csv, and give that file.",
+            "expected 1. Save the spreadsheet in it as jester-data-1.csv, and give that file.",
             rule="problems.jester.not-one-table",
         )
     return next(iter(tables.values()))
 
 
 STEAM_HOME = "https://www.kaggle.com/datasets/tamber/steam-video-games"
-Table = Literal["plays", "purchases"]
-TABLES: tuple[str, ...] = ("plays", "purchases")
 
 _SINGLE = "steam-200k.csv"
-_STEAM_FILES = {"plays": ("game_play.dat", "Hours"), "purchases": ("game_purchase.dat", "Purchase")}
-_BEHAVIOUR = {"plays": "play", "purchases": "purchase"}
-_STEAM_CANDIDATES = ("steam.zip", _SINGLE, "game_play.dat", "steam/game_play.dat")
+_PLAYS, _GAMES = "game_play.dat", "item_info.dat"
+_STEAM_CANDIDATES = ("steam.zip", _SINGLE, _PLAYS, f"steam/{_PLAYS}")
+_HOURS = within(0.0, np.inf)
 
 
 def find_steam(data_dir: FilePath | None = None) -> Path:
-    """Find its file, or the plays where each table has one."""
+    """Find the zip, the single file, or the file of plays."""
     return find(_STEAM_CANDIDATES, STEAM_HOME, data_dir, ("steam", ""))
 
 
-def read_steam(path: FilePath, table: Table = "plays", verify: bool = True) -> Ratings:
-    """Read plays or purchases from a zip, from a folder, or from steam-200k.csv."""
-    check.one_of(TABLES, table=table)
-    path = Path(path)
-    if path.is_dir():
-        if (path / _SINGLE).exists() and not (path / _STEAM_FILES[table][0]).exists():
-            return _single(read_known_text(path / _SINGLE, STEAM_HOME, verify), table)
-        return _pair(lambda file: read_known_text(path / file, STEAM_HOME, verify), table)
-    if path.suffix.lower() != ".zip":
-        return _single(read_known_text(path, STEAM_HOME, verify), table)
-    inside = unzip(str(path), read_known(path, STEAM_HOME, verify))
-    if _SINGLE in inside:
-        return _single(inside[_SINGLE], table)
-    return _pair(lambda file: _member(path, inside, file), table)
+def read_steam(path: FilePath, verify: bool = True) -> Ratings:
+    """Read plays from a zip, from a folder, or from steam-200k.csv."""
+    documents = _steam_documents(Path(path), verify)
+    if _PLAYS not in documents and _SINGLE in documents:
+        return _single(documents[_SINGLE])
+    for file in (_PLAYS, _GAMES):
+        if file not in documents:
+            raise DataError(
+                f"{path} holds no {file} (it holds: {', '.join(sorted(documents)) or 'no table'}). "
+                f"Get it from {STEAM_HOME}.",
+                rule="problems.steam.member-missing",
+            )
+    game = Column("Game_ID", check=_number_fault)
+    plays = _read(
+        documents[_PLAYS], words("User_ID"), game, numbers("Hours", _HOURS), delimiter="\t"
+    )
+    games = _read(documents[_GAMES], game, words("Game Name"), delimiter="\t")
+    longest = float(plays.numbers["Hours"].max())
+    return _rated(plays, "Hours", games, "Game Name", "game", (0.0, longest), "Steam plays")
 
 
-def _member(path: Path, inside: dict[str, Document], file: str) -> Document:
-    if file not in inside:
-        raise DataError(
-            f"{path} holds no {file} (it holds: {', '.join(sorted(inside)) or 'no table'}). Get it "
-            f"from {STEAM_HOME}.",
-            rule="problems.steam.member-missing",
-        )
-    return inside[file]
+def _steam_documents(path: Path, verify: bool) -> dict[str, Document]:
+    """Return the tables of a zip or a folder, by name; any other file is the single one."""
+    if path.suffix.lower() == ".zip":
+        return unzip(str(path), read_known(path, STEAM_HOME, verify))
+    if not path.is_dir():
+        return {_SINGLE: read_known_text(path, STEAM_HOME, verify)}
+    files = [file for file in (_SINGLE, _PLAYS, _GAMES) if (path / file).exists()]
+    return {file: read_known_text(path / file, STEAM_HOME, verify) for file in files}
 
 
-def _pair(document: Callable[[str], Document], table: str) -> Ratings:
-    file, column = _STEAM_FILES[table]
-    game = words("Game_ID")
-    value = numbers(column, within(0.0, np.inf))
-    rows = _read(document(file), words("User_ID"), game, value, delimiter="\t")
-    games = _read(document("item_info.dat"), game, words("Game Name"), delimiter="\t")
-    longest = float(rows.numbers[column].max())
-    return _rated(rows, column, games, "Game Name", "game", (0.0, longest), f"Steam {table}")
+def _behaviour_fault(word: str) -> Fault | None:
+    if word in ("play", "purchase"):
+        return None
+    return f"must be 'play' or 'purchase', got '{word}'", "Correct it."
 
 
-def _single(document: Document, table: str) -> Ratings:
+def _single(document: Document) -> Ratings:
     header = ("user", "game", "behaviour", "value", "unused")
-    columns = (*map(words, header[:3]), numbers("value", within(0.0, np.inf)))
+    behaviour = Column("behaviour", check=_behaviour_fault)
+    columns = (words("user"), words("game"), behaviour, numbers("value", _HOURS))
     rows = _read(document, *columns, delimiter=",", header=header)
-    behaviour = rows.words["behaviour"]
-    unknown = [word for word in behaviour.distinct if word not in _BEHAVIOUR.values()]
-    if unknown:
-        row = int(np.argmax(behaviour.code == behaviour.distinct.index(unknown[0])))
+    words_of_rows = np.array(rows.words["behaviour"].distinct)[rows.words["behaviour"].code]
+    plays = rows.take(words_of_rows == "play")
+    if not len(plays):
         raise DataError(
-            f"{rows.place(row, 'behaviour')}: must be 'play' or 'purchase', got '{unknown[0]}'. "
-            "Correct it.",
-            rule="problems.steam.behaviour",
-        )
-    if _BEHAVIOUR[table] not in behaviour.distinct:
-        raise DataError(
-            f"{document.name} has no row of '{_BEHAVIOUR[table]}'. Ask for the other table.",
+            f"{document.name} has no row of 'play'. Download it again.",
             rule="problems.steam.no-row",
         )
-    chosen = behaviour.code == behaviour.distinct.index(_BEHAVIOUR[table])
-    codes, item = np.unique(rows.words["game"].code[chosen], return_inverse=True)
-    value = rows.numbers["value"][chosen]
-    items = tuple(rows.words["game"].distinct[code] for code in codes)
-    scale, user = (0.0, float(value.max())), rows.words["user"].code[chosen]
-    return Ratings(items, item, value, scale, f"Steam {table}", user=user)
+    codes, item = np.unique(plays.words["game"].code, return_inverse=True)
+    value = plays.numbers["value"]
+    items = tuple(plays.words["game"].distinct[code] for code in codes)
+    scale = (0.0, float(value.max()))
+    user = plays.words["user"].code
+    return Ratings(items, item, value, scale, "Steam plays", user=user)
 
 
 @dataclass(frozen=True)
@@ -296,8 +300,8 @@ class Dataset:
     name: str
     description: str
     reader: Callable[[Path, bool, str | None], Ratings]
-    """Reads the file that `finder` found, by (file, verify, where): with `verify` a known file must
-    have its known digest, and records must pass `where`.
+    """Reads the file of `finder`, by (file, verify, where). With `verify`, a known file must have its
+    known digest. Records must pass `where`.
     """
     threshold: float
     minimum: int
@@ -315,7 +319,7 @@ class Dataset:
 
 
 RENAMED = {"steam": "steam-hours"}
-"""What data sets were called before."""
+"""New names of data sets, by the old ones."""
 
 DATASETS: dict[str, Dataset] = {
     dataset.name: dataset
@@ -356,9 +360,8 @@ DATASETS: dict[str, Dataset] = {
         Dataset(
             "steam-reviews",
             "7.8 million reviews of games with hours played; an arm pays for more than 5 hours",
-            lambda file, verify, where: read_reviews(
-                file, where
-            ),  # no digest of these files is known
+            # No digest of these files is known.
+            lambda file, verify, where: read_reviews(file, where),
             threshold=5.0,
             minimum=50,
             source=STEAM_REVIEWS_HOME,
@@ -369,9 +372,8 @@ DATASETS: dict[str, Dataset] = {
             "google-local",
             "reviews of places, 1 to 5 stars, of 2018 or of a state in 2021; an arm pays for 4 or "
             "more",
-            lambda file, verify, where: read_reviews(
-                file, where
-            ),  # no digest of these files is known
+            # No digest of these files is known.
+            lambda file, verify, where: read_reviews(file, where),
             threshold=3.5,
             minimum=50,
             source=GOOGLE_HOME,
@@ -406,11 +408,10 @@ def load(
 
 
 def check_renamed(name: object) -> None:
-    """Refuse an old name with the new one."""
+    """Raise if a name is an old one, with the new name."""
     if isinstance(name, str) and name in RENAMED:
         raise DataError(
             f"'{name}' is called '{RENAMED[name]}' now: it holds hours played. Write "
-            f"'{RENAMED[name]}', or "
-            "'steam-reviews' for the reviews of the published demo.",
+            f"'{RENAMED[name]}', or 'steam-reviews' for the reviews of the published demo.",
             rule="problems.data.renamed",
         )

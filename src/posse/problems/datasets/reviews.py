@@ -1,17 +1,17 @@
-"""Reviews, a record a line: Steam reviews and Google Local reviews, as published; gzipped or not,
-read as a stream.
+"""Reviews of games on Steam and of places on Google Local: published files of one record per line.
+
+A file may be gzipped. It is read as a stream.
 
 Steam reviews (steam_reviews.json.gz, McAuley's data sets, version 2; with names of the games in
-steam_games.json.gz): 7.8 million records, one Python literal a line. They have no stars: a review's
-value is the hours that its author had played (the published Samba demo guessed stars from the
-text). A record with a `rating` or a `recommend` is taken at that word.
+steam_games.json.gz): 7.8 million records, one Python literal per line. They have no stars: the value
+of a review is the hours that its author had played (the published Samba demo guessed stars from the
+text). If a record has a `rating` or a `recommend`, that is its value.
 
 Google Local reviews: 1 to 5 stars. The edition of 2018 (reviews.clean.json.gz, with names in
 places.clean.json.gz) has Python literals, that of 2021 (review-STATE.json.gz and
 review-STATE_10.json.gz, with names in meta-STATE.json.gz) JSON.
 
-Literals are never evaluated: `fields` reads the tokens of one record and keeps those that are asked
-for.
+Literals are never evaluated: `fields` reads the tokens of one record.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ import numpy as np
 
 from posse.core.errors import DataError
 from posse.problems.arms.ratings import Ratings
-from posse.problems.arms.where import Where
+from posse.problems.arms.tables import Where
 from posse.problems.datasets.files import data_folder, find
-from posse.problems.tables.text import FilePath
+from posse.problems.tables.text import FilePath, file_errors
 
 STEAM_REVIEWS_HOME = "https://cseweb.ucsd.edu/~jmcauley/datasets.html#steam_data"
 GOOGLE_HOME = "https://mcauleylab.ucsd.edu/public_datasets/gdrive/googlelocal/"
 STARS = (1.0, 5.0)
 LONGEST = 1 << 22
-"""Bytes of a record at most: a line without an end is no record."""
+"""Most bytes of a record: a line without an end is no record."""
 Scalar = str | float | bool | None
 
 # One record ---------------------------------------------------------------------------------------
@@ -64,10 +64,12 @@ _WORDS: Mapping[str, bool | None] = {
     "false": False,
 }
 _CLOSES = {"}": "{", "]": "[", ")": "("}
+_RECORD = re.compile(r"\{(?:t:[tnwv],)*(?:t:[tnwv])?\}")
+"""The kinds of tokens of a record: t(ext), n(umber), w(ord), v (a nested value), and marks."""
 
 
 def fields(line: str, names: Sequence[str]) -> dict[str, Scalar]:
-    """Read the wanted fields of a record that is written as a Python literal or as JSON.
+    """Read some fields of a record that is written as a Python literal or as JSON.
 
     Only scalars are read. Every token is checked, nothing is evaluated, and nesting costs no stack.
 
@@ -78,73 +80,36 @@ def fields(line: str, names: Sequence[str]) -> dict[str, Scalar]:
     ...
     ValueError: column 10: neither text, a number, None, True nor False
     """
-    parser = _RecordParser(line, frozenset(names))
+    end = len(line.rstrip())
     place = 0
-    while place < parser.end:
-        token = _TOKEN.match(line, place, parser.end)
+    brackets: list[str] = []
+    kinds = ""
+    top: list[re.Match[str]] = []
+    while place < end:
+        token = _TOKEN.match(line, place, end)
         if token is None:
             raise ValueError(f"column {place + 1}: neither text, a number, None, True nor False")
         place = token.end()
-        parser.take(token)
-    if parser.open or not place:
-        raise ValueError("the record does not end")
-    return parser.fields
-
-
-class _RecordParser:
-    """Reads a record token by token."""
-
-    def __init__(self, line: str, names: frozenset[str]) -> None:
-        self.end = len(line.rstrip())
-        self.open: list[str] = []
-        """Brackets that are open."""
-        self.fields: dict[str, Scalar] = {}
-        self._line = line
-        self._wanted = names
-        self._key = ""
-        self._before = ""
-        """What came last at the top: a mark, or "value"."""
-
-    def take(self, token: re.Match[str]) -> None:
-        """Take the next token."""
-        mark = token["mark"]
-        if mark is None:
-            self._take_scalar(token)
-        elif mark in "{[(":
-            self._open(mark, token.end())
-        elif mark in _CLOSES:
-            self._close(mark, token.end())
-        elif len(self.open) == 1:
-            self._before = mark
-
-    def _take_scalar(self, token: re.Match[str]) -> None:
-        if not self.open:
-            raise ValueError("a record must be in braces")
-        if len(self.open) == 1:
-            if self._before == ":":
-                if self._key in self._wanted:
-                    self.fields[self._key] = _scalar(token)
-                self._key = ""
-            elif token["text"] is None or self._before == "value":
-                raise ValueError(f"column {token.start() + 1}: a name in quotes must stand here")
-            else:
-                self._key = _text(token["text"])
-        self._before = "value"
-
-    def _open(self, mark: str, place: int) -> None:
-        if not self.open and mark != "{":
-            raise ValueError("a record must be in braces")
-        if len(self.open) == 1 and self._before != ":":
-            raise ValueError(f"column {place}: a name in quotes must stand here")
-        self.open.append(mark)
-        if len(self.open) == 1:
-            self._before = mark
-
-    def _close(self, mark: str, place: int) -> None:
-        if not self.open or self.open.pop() != _CLOSES[mark]:
-            raise ValueError(f"column {place}: '{mark}' closes nothing")
-        if not self.open and self._line[place : self.end].strip():
-            raise ValueError(f"column {place + 1}: something follows the record")
+        mark = token["mark"] or ""
+        kind = mark or str(token.lastgroup)[0]
+        if mark in _CLOSES:
+            if not brackets or brackets.pop() != _CLOSES[mark]:
+                raise ValueError(f"column {place}: '{mark}' closes nothing")
+            kind = "v" if brackets else mark
+        elif mark in _CLOSES.values():
+            brackets.append(mark)
+        # Of a nested value only the last bracket counts.
+        if len(brackets) <= 1:
+            kinds += kind
+            top.append(token)
+    if not _RECORD.fullmatch(kinds):
+        raise ValueError("a record must be names in quotes, each with a value, in braces")
+    record: dict[str, Scalar] = {}
+    for number in (number for number, kind in enumerate(kinds) if kind == ":"):
+        name = _text(top[number - 1]["text"])
+        if name in names and kinds[number + 1] != "v":
+            record[name] = _scalar(top[number + 1])
+    return record
 
 
 def _scalar(token: re.Match[str]) -> Scalar:
@@ -154,18 +119,17 @@ def _scalar(token: re.Match[str]) -> Scalar:
 
 
 def _text(token: str) -> str:
-    """Read one text in quotes; a backslash means what it means in Python."""
+    """Read one text in quotes; a backslash has the meaning that it has in Python."""
     quoted = token.lstrip("uU")
     if "\\" not in quoted and quoted[0] in "'\"":
         return quoted[1:-1]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a backslash before a letter that needs none
-            value = ast.literal_eval(
-                quoted
-            )  # one text and nothing else: the token was matched as such
+            # The token was matched as one text, so nothing else is evaluated.
+            value = ast.literal_eval(quoted)
     except SyntaxError as error:
-        raise ValueError(f"a text that does not read: {error.msg}") from None
+        raise ValueError(f"a text cannot be read: {error.msg}") from None
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
@@ -173,8 +137,9 @@ def _text(token: str) -> str:
 
 
 def records(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Scalar]]]:
-    """Give line number and wanted fields of every record, one at a time; a file of JSON is read as
-    JSON.
+    """Yield the line number and some fields of every record.
+
+    If the first record is JSON, all records are read as JSON.
     """
     read: Callable[[str, Sequence[str]], dict[str, Scalar]] | None = None
     for number, line in _lines(path):
@@ -185,47 +150,39 @@ def records(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, S
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"{path.name}, line {number}: not a record ({str(error)[:120]}). Download the file "
-                "again, or delete "
-                "the line.",
+                "again, or delete the line.",
                 rule="problems.reviews.not-a-record",
             ) from None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    try:
-        with path.open("rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-        number = 0
-        with gzip.open(path, "rb") if packed else path.open("rb") as stream:
-            while line := stream.readline(LONGEST):
-                number += 1
-                if len(line) == LONGEST:
-                    raise DataError(
-                        f"{path.name}, line {number} is longer than {LONGEST >> 20} MB: not a "
-                        "record.",
-                        rule="problems.reviews.line-too-long",
-                    )
-                if line.strip():
-                    yield number, line.decode("utf-8")
-    except FileNotFoundError:
-        raise DataError(
-            f"no file {path}. Check the path.", rule="problems.reviews.missing"
-        ) from None
-    except UnicodeDecodeError:
-        raise DataError(
-            f"{path.name}, line {number} is not UTF-8. Download it again.",
-            rule="problems.reviews.not-utf",
-        ) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"{path.name} is not a whole gzip file ({error}). Download it again.",
-            rule="problems.reviews.not-gzip",
-        ) from None
-    except OSError as error:
-        raise DataError(
-            f"cannot read {path}: {error.strerror or error}. Give a file you may read.",
-            rule="problems.reviews.not-readable",
-        ) from None
+    """Yield the number and the text of each line that is not blank."""
+    number = 0
+    with file_errors(path):
+        try:
+            with path.open("rb") as raw:
+                packed = raw.read(2) == b"\x1f\x8b"
+            with gzip.open(path) if packed else path.open("rb") as stream:
+                while line := stream.readline(LONGEST):
+                    number += 1
+                    if len(line) == LONGEST:
+                        raise DataError(
+                            f"{path.name}, line {number} is longer than {LONGEST >> 20} MB: not a "
+                            "record.",
+                            rule="problems.reviews.line-too-long",
+                        )
+                    if line.strip():
+                        yield number, line.decode("utf-8")
+        except UnicodeDecodeError:
+            raise DataError(
+                f"{path.name}, line {number} is not UTF-8. Download it again.",
+                rule="problems.reviews.not-utf",
+            ) from None
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(
+                f"{path.name} is not a whole gzip file ({error}). Download it again.",
+                rule="problems.reviews.not-gzip",
+            ) from None
 
 
 def _is_json(line: str) -> bool:
@@ -239,10 +196,9 @@ def _from_json(line: str, names: Sequence[str]) -> dict[str, Scalar]:
     record: object = json.loads(line)
     if not isinstance(record, dict):
         raise ValueError("a record must be in braces")
+    values = {name: record[name] for name in names if name in record}
     return {
-        name: record[name]
-        for name in names
-        if isinstance(record.get(name, ()), str | int | float | None)
+        name: value for name, value in values.items() if isinstance(value, str | int | float | None)
     }
 
 
@@ -251,21 +207,26 @@ def _from_json(line: str, names: Sequence[str]) -> dict[str, Scalar]:
 
 @dataclass(frozen=True)
 class Form:
-    """How an edition names what it holds."""
+    """The names of fields and files of an edition."""
 
     what: str
     item: str
     user: tuple[str, ...]
     values: tuple[str, ...]
-    """Fields that may have a value; the first that the first record has is the file's."""
+    """Fields that may have a value. The file's is the first that the first record has."""
     scale: tuple[float, float] | None
-    """None: from 0 to the largest."""
-    named: Callable[[str], tuple[str, ...]]
-    """Files in the same folder that may have the names of items, by the name of the file."""
+    """Least and largest value; None if it is from 0 to the largest of the file."""
+    names_files: Callable[[str], tuple[str, ...]]
+    """Returns the files that may have the names of items, by the name of the file of reviews."""
     names: tuple[str, ...]
     """Fields of a name."""
-    key: tuple[str, ...]
-    """Fields of the item in the file of names."""
+    key: str
+    """Field of the item in the file of names."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """All fields of a review."""
+        return (self.item, *self.user, *self.values)
 
 
 def _meta(name: str) -> tuple[str, ...]:
@@ -282,7 +243,7 @@ FORMS = (
         None,
         lambda name: ("steam_games.json.gz", "steam_games.json"),
         ("app_name", "title"),
-        ("id",),
+        "id",
     ),
     Form(
         "Google Local reviews 2018",
@@ -292,7 +253,7 @@ FORMS = (
         STARS,
         lambda name: ("places.clean.json.gz", "places.clean.json"),
         ("name",),
-        ("gPlusPlaceId",),
+        "gPlusPlaceId",
     ),
     Form(
         "Google Local reviews",
@@ -302,43 +263,45 @@ FORMS = (
         STARS,
         _meta,
         ("name",),
-        ("gmap_id",),
+        "gmap_id",
     ),
 )
 
 
 def read_reviews(path: FilePath, where: str | None = None) -> Ratings:
-    """Read a file of reviews of any of these forms.
+    """Read a file of reviews in any of these forms.
 
     Records without an item or a value are left out and counted. `where` keeps some of the others,
-    by their fields. The file that was read last is kept while it does not change, so that another
-    threshold does not read it again.
+    by their fields. The ratings of the last file stay in memory while the file does not change, so
+    that another threshold does not read it again.
     """
     path = Path(path)
-    stamp = path.stat() if path.is_file() else None
-    return _read(path, where, None if stamp is None else (stamp.st_mtime_ns, stamp.st_size))
+    stamp = (0, 0)
+    if path.is_file():
+        state = path.stat()
+        stamp = (state.st_mtime_ns, state.st_size)
+    return _read(path, where, stamp)
 
 
 @lru_cache(maxsize=1)
-def _read(path: Path, where: str | None, stamp: tuple[int, int] | None) -> Ratings:
+def _read(path: Path, where: str | None, stamp: tuple[int, int]) -> Ratings:
     tests = Where.read(where)
-    field_names = {name for form in FORMS for name in (form.item, *form.user, *form.values)}
+    names = {*tests.columns, *(name for form in FORMS for name in form.fields)}
     reviews: _Reviews | None = None
-    for number, record in records(path, sorted(field_names | set(tests.columns))):
+    for number, record in records(path, sorted(names)):
         place = f"{path.name}, line {number}"
         if reviews is None:
             reviews = _Reviews(_form(record, place), path)
-        if tests.tests and not tests.keeps(record, place):
-            continue
-        reviews.add(record, place)
-    if reviews is None or not reviews.item:
-        if tests.tests:
-            raise tests.nothing_kept(path.name)
-        raise DataError(
-            f"{path.name} holds no review with a value. Download it again.",
-            rule="problems.reviews.none",
-        )
-    return reviews.ratings(tests.suffix)
+        if tests.keeps(record, place):
+            reviews.add(record, place)
+    if reviews is not None and reviews.item:
+        return reviews.ratings(tests.suffix)
+    if tests.tests:
+        raise tests.no_rows(path.name)
+    raise DataError(
+        f"{path.name} holds no review with a value. Download it again.",
+        rule="problems.reviews.none",
+    )
 
 
 def _form(record: Mapping[str, Scalar], place: str) -> Form:
@@ -353,9 +316,9 @@ def _form(record: Mapping[str, Scalar], place: str) -> Form:
     )
 
 
-def _first(record: Mapping[str, Scalar], names: Sequence[str]) -> Scalar:
-    """Return the value of the first of some fields that has one."""
-    return next((record[name] for name in names if record.get(name) is not None), None)
+def _first_field(record: Mapping[str, Scalar], names: Sequence[str]) -> str:
+    """Return the first of some fields that has a value; empty if none has."""
+    return next((name for name in names if record.get(name) is not None), "")
 
 
 class _Reviews:
@@ -374,9 +337,7 @@ class _Reviews:
 
     def add(self, record: Mapping[str, Scalar], place: str) -> None:
         """Add a review, or count it if it has no item or no value."""
-        if not self._value_field:
-            fields = (name for name in self._form.values if record.get(name) is not None)
-            self._value_field = next(fields, "")
+        self._value_field = self._value_field or _first_field(record, self._form.values)
         item = record.get(self._form.item)
         value = record.get(self._value_field)
         if item is None or not isinstance(value, int | float) or not math.isfinite(value):
@@ -388,8 +349,7 @@ class _Reviews:
                 f"{place}: {self._value_field} is {value:g}, which no review can have.",
                 rule="problems.reviews.out-of-range",
             )
-        author = _first(record, self._form.user)
-        author = place if author is None else author
+        author = record.get(_first_field(record, self._form.user), place)
         self.item.append(self._items.setdefault(str(item), len(self._items)))
         self._user.append(self._users.setdefault(str(author), len(self._users)))
         self._value.append(float(value))
@@ -417,12 +377,12 @@ class _Reviews:
 def _names(path: Path, form: Form, items: Mapping[str, int]) -> dict[str, str]:
     """Return the names of items from the file of names in the same folder."""
     names: dict[str, str] = {}
-    files = [path.parent / name for name in form.named(path.name)]
-    present = list(filter(Path.is_file, files))
-    if not present:
+    files = filter(Path.is_file, (path.parent / name for name in form.names_files(path.name)))
+    file = next(files, None)
+    if file is None:
         return names
-    for _, record in records(present[0], (*form.names, *form.key)):
-        key = str(_first(record, form.key) or "").removesuffix(".0")
+    for _, record in records(file, (*form.names, form.key)):
+        key = str(record.get(form.key) or "").removesuffix(".0")
         name = next((str(record[word]) for word in form.names if record.get(word)), "")
         if key in items and name:
             names.setdefault(key, name)
@@ -436,31 +396,28 @@ def find_steam_reviews(data_dir: FilePath | None = None) -> Path:
 
 
 def find_google_local(data_dir: FilePath | None = None) -> Path:
-    """Find the one file of Google Local reviews, of 2018 or of a state; of several, raise with a
-    remedy.
+    """Find the file of Google Local reviews, of 2018 or of a state.
+
+    Raises:
+        DataError: There is no such file, or there are files of several states.
     """
     folder = data_folder(data_dir)
-    states = sorted(
-        path
-        for part in (folder / "google-local", folder)
-        for path in part.glob("review-*.json*")
-        if path.is_file()
-    )
-    if len(states) == 1:
-        return states[0]
+    folders = (folder / "google-local", folder)
+    states = sorted(path for part in folders for path in part.glob("review-*.json*"))
     if len(states) > 1:
         raise DataError(
             f"{folder} has reviews of several states "
-            f"({', '.join(path.name for path in states[:4])}). Give one as "
-            "data, with its folder.",
+            f"({', '.join(path.name for path in states[:4])}). Give one as data, with its folder.",
             rule="problems.data_dir.several-states",
         )
+    if states:
+        return states[0]
     names = ("reviews.clean.json.gz", "reviews.clean.json")
     return find(names, GOOGLE_HOME, data_dir, ("google-local", ""))
 
 
 def holds_records(path: Path) -> bool:
-    """Whether a file begins like one of records: gzip, or a brace."""
+    """Return whether a file begins as a file of records does: with gzip, or with a brace."""
     with path.open("rb") as file:
         start = file.read(64)
     return start[:2] == b"\x1f\x8b" or start.lstrip(b"\xef\xbb\xbf \r\n\t")[:1] == b"{"

@@ -10,27 +10,26 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.compiled import compiled_scalar
 from posse.core.errors import ConfigError
 from posse.core.exact import normals
 from posse.core.random import INSTANCE, uniform
-from posse.problems.markets.market import MOST_UNITS, Market, make_market
-from posse.problems.markets.supply import FOREVER
+from posse.problems.markets.market import FOREVER, MOST_UNITS, Market, make_market
+from posse.problems.requirements import Floats, Ints, Mask
 
 INSTANCES = {
     "uniform": "qualities and costs uniform on [0, 1]",
     "normal": "qualities and costs normal around alpha, clipped to [0, 1]",
 }
-"""Distributions of an instance, and what they are."""
+"""Descriptions of the distributions of a random market."""
 Distribution = Literal["uniform", "normal"]
 
 MOST_AGENTS = 100_000
 MOST_SEED = 2**63 - 1
 MOST_QUALITIES = 10_000_000
-"""Epochs times producers."""
+"""Most epochs times producers."""
 
 _QUALITY, _COST, _CAPACITY, _DEALS, _STEP, _KINDS = 0, 1, 2, 3, 4, 8
 
@@ -51,8 +50,7 @@ def market_instance(
     every: int = 1000,
     horizon: int = 100_000,
 ) -> Market:
-    """Draw a market: qualities, costs, capacities uniform on 1 to `largest_capacity`, and which
-    pairs deal.
+    """Draw a market: qualities, costs, capacities (uniform on 1 to `largest_capacity`), and deals.
 
     uniform: q_i, c_ij ~ U[0, 1]; normal: q_i, c_ij ~ N(alpha, sd), clipped to [0, 1] (Solanki,
     Kanaparthy, Damle, Gujar: Differentially private federated combinatorial bandits with
@@ -98,10 +96,10 @@ def market_instance(
 
 
 def binds(market: Market) -> bool:
-    """Whether the quality constraint matters: whether some agent would like to buy what it may not.
+    """Return whether the quality constraint stops an agent from a purchase that it would make.
 
-    Without the constraint an agent takes all it can of every producer with rho q - c > 0. The
-    constraint binds where that purchase is, for some agent in some epoch, of average quality below
+    Without the constraint, an agent buys all it can from every producer with rho q - c > 0. The
+    constraint binds if that purchase of some agent in some epoch has an average quality below
     alpha. O(epochs agents producers).
 
     >>> from posse.problems.markets.market import make_market
@@ -134,7 +132,7 @@ def _reflected(x: float) -> float:
 
 @compiled_scalar
 def _draw_qualities(
-    key: int, normal: bool, mean: float, sd: float, drift: float, quality: NDArray[np.float64]
+    key: int, normal: bool, mean: float, sd: float, drift: float, quality: Floats
 ) -> None:
     for i in range(quality.shape[1]):
         quality[0, i] = _drawn(key, _QUALITY, i, normal, mean, sd)
@@ -151,8 +149,8 @@ def _draw_offers(
     sd: float,
     largest: int,
     homogeneous: bool,
-    cost: NDArray[np.float64],
-    capacity: NDArray[np.int64],
+    cost: Floats,
+    capacity: Ints,
 ) -> None:
     for j in range(cost.shape[0]):
         agent = 0 if homogeneous else j
@@ -164,16 +162,14 @@ def _draw_offers(
 
 
 @compiled_scalar
-def _draw_places(key: int, places: NDArray[np.float64]) -> None:
+def _draw_places(key: int, places: Floats) -> None:
     for j in range(places.shape[0]):
         for i in range(places.shape[1]):
             places[j, i] = uniform(key, INSTANCE, _DEALS + _KINDS * j, i, 0)
 
 
-def _dealing(key: np.uint64, agents: int, producers: int, overlap: float) -> NDArray[np.bool_]:
-    """(agents, producers) which pairs deal: for each agent the producers of the smallest random
-    places.
-    """
+def _dealing(key: np.uint64, agents: int, producers: int, overlap: float) -> Mask:
+    """Return which pairs deal, (agents, producers): each agent with the producers of smallest draws."""
     deals = np.zeros((agents, producers), bool)
     places = np.empty((agents, producers))
     _draw_places(key, places)
@@ -207,7 +203,7 @@ def check_instance(
     largest: int,
     drift: float,
 ) -> None:
-    """Refuse a random market that cannot be."""
+    """Raise if a setting of a random market is out of range."""
     check.between(0, MOST_SEED, instance_seed=seed)
     check.between(1, MOST_AGENTS, agents=agents)
     check.between(1, MOST_QUALITIES // agents, producers=producers)

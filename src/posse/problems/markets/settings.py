@@ -1,20 +1,192 @@
-"""Which market: the settings that name one, and the market they make."""
+"""Settings of a market, and the market that they make: random, or of a user's own tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
+import numpy as np
 from pydantic import model_validator
 
 from posse.core import check
-from posse.core.errors import ConfigError
+from posse.core.errors import ConfigError, DataError
 from posse.core.settings import External
 from posse.problems.data import TableSettings
 from posse.problems.markets.instances import INSTANCES, check_instance, market_instance
-from posse.problems.markets.market import Market
-from posse.problems.markets.offers import check_known, read_market
-from posse.problems.tables.table import name_of_source
+from posse.problems.markets.market import MOST_UNITS, Market, make_market
+from posse.problems.requirements import Floats, Mask, Requirement, check_all, check_entries
+from posse.problems.tables.frames import Frame
+from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.schema import Records, Rule, Schema, numbers, within, words
+from posse.problems.tables.table import open_table
+from posse.problems.tables.text import FilePath
+
+
+def read_market(
+    offers: FilePath | Frame,
+    qualities: FilePath | Frame | None = None,
+    records: FilePath | Frame | None = None,
+    *,
+    alpha: float,
+    rho: float = 1.0,
+    options: ReadOptions | None = None,
+) -> Market:
+    """Read a market from two tables.
+
+    Agents and suppliers keep the order in which the offers name them.
+
+    Args:
+        offers: A table with the columns agent,supplier,cost,capacity and one row for each pair that
+            deals: the price of a unit, and the most units per round.
+        qualities: A table with the columns supplier,quality: the share of good units of each
+            supplier. Units are drawn from it.
+        records: Instead of `qualities`: a table with the same columns and one row per past unit,
+            the oldest first. A quality is in [0, 1]. The market replays the records in order.
+        alpha: Smallest average quality of a purchase.
+        rho: Value of a good unit.
+        options: How the tables are read.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     offers, qualities = (
+    ...         pathlib.Path(folder, "offers.csv"),
+    ...         pathlib.Path(folder, "qualities.csv"),
+    ...     )
+    ...     _ = offers.write_text(
+    ...         "agent,supplier,cost,capacity\\nnorth,oak,2.5,10\\nsouth,oak,2,4\\nsouth,elm,1,8\\n"
+    ...     )
+    ...     _ = qualities.write_text("supplier,quality\\nelm,0.5\\noak,0.9\\n")
+    ...     market = read_market(offers, qualities, alpha=0.6, rho=4)
+    >>> market.agents, market.producers, market.quality.tolist()
+    (('north', 'south'), ('oak', 'elm'), [[0.9, 0.5]])
+    >>> market.capacity.tolist()
+    [[10, 0], [4, 8]]
+    """
+    table = Schema(words("agent"), *OFFERED).read(open_table(offers, options))
+    _check_pairs(table)
+    schema = Schema(words("supplier"), numbers("quality", within(0, 1)))
+    rated = schema.read(open_table(rating_source(qualities, records), options))
+    if qualities is not None:
+        rated.check_distinct("supplier")
+    _check_match(table, rated)
+    suppliers, agents = table.words["supplier"], table.words["agent"]
+    cost = np.zeros((len(agents.distinct), len(suppliers.distinct)))
+    capacity = np.zeros_like(cost)
+    cost[agents.code, suppliers.code] = table.numbers["cost"]
+    capacity[agents.code, suppliers.code] = table.numbers["capacity"]
+    values = _by_supplier(rated, suppliers.distinct)
+    return make_market(
+        None if qualities is None else np.concatenate(values),
+        cost,
+        capacity,
+        alpha=alpha,
+        rho=rho,
+        records=values if qualities is None else None,
+        producers=suppliers.distinct,
+        agents=agents.distinct,
+        source=f"{table.file}, {rated.file}",
+    )
+
+
+def rating_source(
+    qualities: FilePath | Frame | None, records: FilePath | Frame | None
+) -> FilePath | Frame:
+    """Return the table that rates the suppliers; raise if there are two or none."""
+    sources = [source for source in (qualities, records) if source is not None]
+    if len(sources) == 2:
+        raise ConfigError(
+            "qualities and records both rate the suppliers, got both. Give one of the two files.",
+            rule="problems.qualities.and-records",
+        )
+    if not sources:
+        raise ConfigError(
+            "the quality of suppliers is not known: got neither qualities nor records. Give one of "
+            "the two files.",
+            rule="problems.qualities.missing",
+        )
+    return sources[0]
+
+
+OFFERED = (
+    words("supplier"),
+    numbers(
+        "cost",
+        Rule(
+            lambda cost: cost >= 0, "not be negative", "Give the price of a unit, 0 if it is free."
+        ),
+    ),
+    numbers(
+        "capacity",
+        Rule(
+            lambda units: units >= 0,
+            "not be negative",
+            "Give the most units per round, 0 for none.",
+        ),
+        Rule(lambda units: units == np.floor(units), "be a whole number of units", "Round it."),
+        Rule(
+            lambda units: units <= MOST_UNITS,
+            "be at most 10^9 units a round",
+            "Count larger units.",
+        ),
+    ),
+)
+"""Columns of the offers to one agent."""
+
+
+def _check_pairs(table: Records) -> None:
+    """Raise if a supplier has two offers for one agent: Posse cannot know which one is right."""
+    agents, suppliers = table.words["agent"], table.words["supplier"]
+    pair = agents.code * len(suppliers.distinct) + suppliers.code
+    _, first, index = np.unique(pair, return_index=True, return_inverse=True)
+    earlier = first[index]
+    check_entries(
+        earlier == np.arange(len(pair)),
+        lambda row: DataError(
+            f"{table.place(row[0], 'supplier')}: agent '{agents[row[0]]}' and supplier "
+            f"'{suppliers[row[0]]}' are on row {table.line[earlier[row]]} too. Keep one of the two "
+            "rows.",
+            rule="problems.supplier.pair-twice",
+        ),
+    )
+
+
+def _check_match(offers: Records, rated: Records) -> None:
+    """Raise if a supplier is in only one of the two tables."""
+    check_entries(
+        _are_known(offers, rated),
+        lambda row: DataError(
+            f"files do not match: {offers.place(row[0], 'supplier')}: "
+            f"'{offers.words['supplier'][row[0]]}' is not in {rated.file}. Add its quality there, "
+            "or delete its offers.",
+            rule="problems.supplier.without-quality",
+        ),
+    )
+    check_entries(
+        _are_known(rated, offers),
+        lambda row: DataError(
+            f"files do not match: {rated.place(row[0], 'supplier')}: no agent deals with "
+            f"'{rated.words['supplier'][row[0]]}' in {offers.file}. Add an offer there, or delete "
+            "this row.",
+            rule="problems.supplier.without-offer",
+        ),
+    )
+
+
+def _are_known(table: Records, other: Records) -> Mask:
+    """Return which rows have a supplier that another table has too."""
+    suppliers = table.words["supplier"]
+    return np.isin(suppliers.distinct, other.words["supplier"].distinct)[suppliers.code]
+
+
+def _by_supplier(table: Records, order: tuple[str, ...]) -> list[Floats]:
+    """Return the qualities of each supplier, in the order of their rows."""
+    suppliers = table.words["supplier"]
+    quality = table.numbers["quality"]
+    codes = [suppliers.distinct.index(name) for name in order]
+    rows = suppliers.code.argsort(kind="stable")
+    parts = np.split(quality[rows], np.cumsum(np.bincount(suppliers.code))[:-1])
+    return [parts[code] for code in codes]
+
 
 _DRAWN = (
     "homogeneous",
@@ -25,7 +197,7 @@ _DRAWN = (
     "drift_every",
     "instance_seed",
 )
-"""Settings of a random instance, which a user's own files leave no room for."""
+"""Settings of a random market. They have no effect on a user's own tables."""
 
 
 class MarketSettings(TableSettings):
@@ -60,9 +232,9 @@ class MarketSettings(TableSettings):
     producers: int = 30
     """Number of producers that sell."""
     alpha: float = 0.4
-    """Smallest average quality of what an agent buys in a round."""
+    """Smallest average quality of an agent's purchase in a round."""
     rho: float = 1.0
-    """What a good unit is worth, in the unit of the costs."""
+    """Value of a good unit, in the unit of the costs."""
     homogeneous: bool = False
     """All agents have the same costs and capacities."""
     overlap: float = 1.0
@@ -70,10 +242,9 @@ class MarketSettings(TableSettings):
     sd: float = 0.1
     """Standard deviation of a normal instance."""
     largest_capacity: int = 50
-    """Capacities are uniform from 1 to this number of units a round."""
+    """Capacities are uniform from 1 to this number of units per round."""
     drift: float = 0.0
-    """Standard deviation of the step that each quality takes from time to time; 0 for qualities
-    that stay.
+    """Standard deviation of the step that each quality takes from time to time; 0 for no change.
     """
     drift_every: int = 1000
     """Rounds between two steps of the drift."""
@@ -117,9 +288,9 @@ class MarketSettings(TableSettings):
         >>> MarketSettings(agents=2, producers=3, instance_seed=7).market(1000).capacity.tolist()
         [[3, 38, 46], [36, 9, 48]]
         """
-        return self.cached(
-            f"market of {horizon}", self._own if self.own_data else lambda: self._drawn(horizon)
-        )
+        if self.own_data:
+            return self.cached("market", self._own)
+        return self.cached(f"market of {horizon}", lambda: self._drawn(horizon))
 
     def _drawn(self, horizon: int) -> Market:
         return market_instance(
@@ -139,8 +310,7 @@ class MarketSettings(TableSettings):
         )
 
     def used(self, market: Market) -> dict[str, int]:
-        """Return what was used where a setting was left out, for the record of a run: offers have
-        their own numbers.
+        """Return the numbers that were used where settings were left out, for the record of a run.
 
         >>> settings = MarketSettings(agents=4)
         >>> settings.used(settings.market(100))
@@ -149,32 +319,15 @@ class MarketSettings(TableSettings):
         return {"agents": len(market.agents), "producers": len(market.producers)}
 
     def _check_own(self) -> None:
-        """Refuse files that do not belong together, and settings that they leave no room for."""
         self.leave_out(_DRAWN, "a random market, and offers name your own")
-        offers, qualities, records = (self.data_part(name) for name in self.parts)
-        for name in ("qualities", "records"):
-            if offers is None and self.data_part(name) is not None:
-                raise ConfigError(
-                    f"{name} needs offers, got '{name_of_source(self.data_part(name))}' alone. "
-                    "Give both files.",
-                    rule="problems.offers.not-given",
-                )
-        if offers is None:
-            raise ConfigError(
-                "a market of your own needs offers, got none. Give offers, with qualities or "
-                "records.",
-                rule="problems.offers.missing",
-            )
-        check_known(qualities, records)
+        check_all(self, _OWN_MARKET)
+        rating_source(self.data_part("qualities"), self.data_part("records"))
         self.check_files()
 
     def _own(self) -> Market:
-        """Read the user's tables; numbers that are also given must match them."""
-        offers, qualities, records = (self.data_part(name) for name in self.parts)
+        """Read the user's tables."""
         market = read_market(
-            offers,
-            qualities,
-            records,
+            *map(self.data_part, self.parts),
             alpha=self.alpha,
             rho=self.rho,
             options=self.read_options(),
@@ -183,8 +336,30 @@ class MarketSettings(TableSettings):
             value = getattr(self, name)
             if name in self.model_fields_set and value != count:
                 raise ConfigError(
-                    f"{name} must be those of the offers, got {value} for {count}. Leave {name} "
-                    "out.",
+                    f"{name} must be the number in the offers, got {value} for {count}. Leave "
+                    f"{name} out.",
                     rule=f"problems.{name}.not-the-offers",
                 )
         return market
+
+
+_OWN_MARKET: tuple[Requirement[MarketSettings], ...] = (
+    Requirement(
+        "problems.offers.not-given",
+        lambda market: (
+            market.data_part("offers") is not None
+            or not {"qualities", "records"} & set(market.data)
+        ),
+        lambda market: (
+            f"{' and '.join(market.data)} need offers, got '{market.data_name}' alone. Give both "
+            "files."
+        ),
+    ),
+    Requirement(
+        "problems.offers.missing",
+        lambda market: market.data_part("offers") is not None,
+        lambda market: (
+            "a market of your own needs offers, got none. Give offers, with qualities or records."
+        ),
+    ),
+)

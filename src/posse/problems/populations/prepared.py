@@ -1,19 +1,20 @@
-"""Prepared populations: a folder of .npy files and a header, written once and mapped ever after; or
-one .npz file.
+"""Prepared populations: a folder of .npy files with a header, or one .npz file.
 
 A folder holds `offsets.npy` (clients + 1), then `inputs.npy` (samples, ...) or `words.npy`,
 `counts.npy` and `word_offsets.npy`, then `labels.npy` (samples) or `tags.npy` and
 `tag_offsets.npy`, perhaps `names.npy` and `name_offsets.npy`, and last `population.json`: format,
-version, what the arrays are. A folder without that header was never finished. Loading a folder maps
-its files, so that memory does not grow with the population; an .npz is read whole; a folder is also
-written a chunk of clients at a time (`Writer`), so that the whole never lies in memory. numpy alone
-is needed.
+version, names, types and shapes. A folder without that header was never finished.
+
+Loading a folder maps its files, so that memory does not grow with the population. An .npz file is
+read completely. `Writer` writes a folder a chunk of clients at a time, so that the population is
+never in memory as a whole. Only numpy is needed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,8 +25,14 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.populations.population import Dense, Population, check_inputs, check_labels
-from posse.problems.populations.ragged import Ragged
+from posse.problems.populations.population import (
+    Dense,
+    Population,
+    Ragged,
+    check_inputs,
+    check_labels,
+)
+from posse.problems.requirements import Ints
 from posse.problems.tables.text import FilePath
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -40,16 +47,43 @@ _OFFSETS = {
     "tags": "tag_offsets",
     "names": "name_offsets",
 }
-"""Where the offsets of what has rows of different lengths stand."""
+"""Arrays of offsets, by the arrays that have rows of different lengths."""
 
-_CLIENTS_A_CHUNK = 4096
+_CLIENTS_PER_CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The parts of a header that are no numbers."""
+
+    name: str
+    arms: tuple[str, ...]
+    vocabulary: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+
+    def header(self, longest: Mapping[str, int], arrays: Mapping[str, object]) -> dict[str, object]:
+        """Return the header of a prepared population."""
+        lengths = {what: longest.get(what, 0) for what in _OFFSETS}
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "name": self.name,
+            "arms": list(self.arms),
+            "vocabulary": list(self.vocabulary),
+            "largest": lengths["clients"],
+            "longest": lengths,
+            "arrays": dict(arrays),
+            "features": list(self.features),
+        }
 
 
 def save(population: Population, path: FilePath) -> Path:
-    """Write to a new folder, a few thousand clients at a time, or to one file where the path ends
-    in .npz.
+    """Write a population to a new folder, or to one file if the path ends in .npz.
+
+    A folder is written a few thousand clients at a time.
     """
     target = Path(path)
+    names = (population.name, population.arms, population.vocabulary, population.features)
     if population.scaling is not None:
         raise ConfigError(
             "a population is written with its features as they are, got scaled ones. Leave scale "
@@ -57,18 +91,16 @@ def save(population: Population, path: FilePath) -> Path:
             rule="problems.prepared.scaled",
         )
     if target.suffix == ".npz":
-        _save_file(population, target)
+        _save_file(population, target, _Names(*names))
         return target
-    with Writer(
-        target, population.name, population.arms, population.vocabulary, population.features
-    ) as out:
-        for low in range(0, population.clients, _CLIENTS_A_CHUNK):
-            part = population.part(low, min(low + _CLIENTS_A_CHUNK, population.clients))
+    with Writer(target, *names) as out:
+        for low in range(0, population.clients, _CLIENTS_PER_CHUNK):
+            part = population.part(low, min(low + _CLIENTS_PER_CHUNK, population.clients))
             out.add(part.sizes(), part.inputs, part.labels, part.names)
     return target
 
 
-def _save_file(population: Population, file: Path) -> None:
+def _save_file(population: Population, file: Path, names: _Names) -> None:
     if file.exists():
         raise ConfigError(
             f"a population is written to a new file, and {file} exists. Choose another.",
@@ -80,33 +112,26 @@ def _save_file(population: Population, file: Path) -> None:
     for what, rows in ragged.items():
         arrays[_OFFSETS[what]] = rows.offsets
         longest[what] = rows.longest
-    header = _header(
-        population.name,
-        population.arms,
-        population.vocabulary,
-        longest,
-        {name: _described(array.dtype, array.shape) for name, array in arrays.items()},
-        population.features,
-    )
+    header = names.header(longest, _describe_all(arrays))
     with file.open("xb") as stream:
-        write: Any = np.savez  # whose annotation takes every keyword for its own
+        write: Any = np.savez  # its annotation takes every keyword for its own
         write(stream, header=np.array(json.dumps(header)), **arrays)
 
 
 def load(path: FilePath, *, check: bool = False) -> Population:
-    """Map a folder, or read an .npz; with `check` every value is looked at again, else the writer's
-    is trusted.
+    """Map a folder, or read an .npz file.
+
+    With `check`, every value is checked again; otherwise the writer is trusted.
     """
     target = Path(path)
     header, arrays = _read_file(target) if target.suffix == ".npz" else _map_folder(target)
     if header.get("format") != FORMAT or header.get("version") != VERSION:
         raise DataError(
             f"{target} must be a prepared population of version {VERSION}, got "
-            f"{header.get('format')!r} version "
-            f"{header.get('version')!r}. Prepare it again.",
+            f"{header.get('format')!r} version {header.get('version')!r}. Prepare it again.",
             rule="problems.prepared.other-version",
         )
-    shapes = {name: _described(array.dtype, array.shape) for name, array in arrays.items()}
+    shapes = _describe_all(arrays)
     for name, expected in header["arrays"].items():
         if shapes.get(name) != expected:
             raise DataError(
@@ -114,17 +139,22 @@ def load(path: FilePath, *, check: bool = False) -> Population:
                 f"{shapes.get(name)}. Prepare it again.",
                 rule="problems.prepared.wrong-array",
             )
-    columns: dict[str, Any] = dict(arrays)
-    for what in _OFFSETS.keys() & arrays.keys():
-        counts = arrays.get("counts") if what == "words" else None
-        offsets = arrays[_OFFSETS[what]]
-        columns[what] = Ragged(offsets, arrays[what], counts, header["longest"][what])
+    ragged = {
+        what: Ragged(
+            arrays[_OFFSETS[what]],
+            arrays[what],
+            arrays.get("counts") if what == "words" else None,
+            header["longest"][what],
+        )
+        for what in _OFFSETS.keys() & arrays.keys()
+    }
+    columns: dict[str, Any] = {**arrays, **ragged}
     return Population(
         header["name"],
         tuple(header["arms"]),
-        arrays["offsets"],
-        columns["words"] if "words" in columns else columns["inputs"],
-        columns["tags"] if "tags" in columns else columns["labels"],
+        columns["offsets"],
+        columns["words" if "words" in columns else "inputs"],
+        columns["tags" if "tags" in columns else "labels"],
         columns.get("names"),
         tuple(header["vocabulary"]),
         header["largest"],
@@ -136,7 +166,7 @@ def load(path: FilePath, *, check: bool = False) -> Population:
 def _arrays(
     inputs: Dense | Ragged, labels: NDArray[np.int32] | Ragged, names: Ragged | None
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Ragged]]:
-    """Flat arrays by their names in a file, and which of them have rows of different lengths."""
+    """Return flat arrays by their names in a file, and which have rows of different lengths."""
     arrays: dict[str, NDArray[Any]] = {}
     ragged: dict[str, Ragged] = {}
     if isinstance(inputs, Ragged):
@@ -151,23 +181,23 @@ def _arrays(
         arrays["labels"] = labels.astype(np.int32, copy=False)
     if names is not None:
         ragged["names"] = names
-    for what, rows in ragged.items():
-        arrays[what] = rows.values
+    arrays |= {what: rows.values for what, rows in ragged.items()}
     return arrays, ragged
 
 
 def _map_folder(folder: Path) -> tuple[dict[str, Any], Arrays]:
-    try:
-        header: dict[str, Any] = json.loads((folder / HEADER).read_text(encoding="utf-8"))
-        names = list(header["arrays"])
-    except FileNotFoundError:
+    file = folder / HEADER
+    if not file.exists():
         raise DataError(
             f"no {HEADER} in {folder}: not a prepared population, or never finished. Prepare it.",
             rule="problems.prepared.no-header",
-        ) from None
+        )
+    try:
+        header: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        names = list(header["arrays"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{folder / HEADER} cannot be read ({error}). Prepare the population again.",
+            f"{file} cannot be read ({error}). Prepare the population again.",
             rule="problems.prepared.broken-header",
         ) from None
     try:
@@ -189,8 +219,7 @@ def _read_file(file: Path) -> tuple[dict[str, Any], Arrays]:
         if "header" not in arrays:
             raise DataError(
                 f"{file} is not a prepared population: it holds {', '.join(arrays) or 'nothing'} "
-                "and no header. Make a "
-                "Population of these arrays and write it with "
+                "and no header. Make a Population of these arrays and write it with "
                 "posse.problems.populations.prepared.save.",
                 rule="problems.prepared.not-prepared",
             )
@@ -207,10 +236,8 @@ def _read_file(file: Path) -> tuple[dict[str, Any], Arrays]:
     return header, arrays
 
 
-class Column:
-    """An .npy file that grows along its first axis; the number of rows is written when it is
-    closed.
-    """
+class ArrayFile:
+    """An .npy file that grows along its first axis. Closing it writes the number of rows."""
 
     def __init__(self, file: Path, like: tuple[np.dtype[np.generic], tuple[int, ...]]) -> None:
         self.rows = 0
@@ -226,8 +253,8 @@ class Column:
         like = (values.dtype, values.shape[1:])
         if like != self._like:
             raise DataError(
-                f"{self._file.name}: every chunk must have the same type and shape, got {like} after {self._like}. "
-                "Convert it.",
+                f"{self._file.name}: every chunk must have the same type and shape, got {like} "
+                f"after {self._like}. Convert it.",
                 rule="problems.prepared.chunks-differ",
             )
         self._stream.write(np.ascontiguousarray(values).tobytes())
@@ -261,9 +288,7 @@ class Column:
 
 
 class Writer:
-    """Writes to a new folder; the header comes last, so that an unfinished folder does not look
-    complete.
-    """
+    """Writes a new folder. It writes the header last: an unfinished folder has none."""
 
     def __init__(
         self,
@@ -280,9 +305,9 @@ class Writer:
                 rule="problems.prepared.folder-not-empty",
             )
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self._name, self._arms, self._vocabulary = folder, name, arms, vocabulary
-        self._features = features
-        self._columns: dict[str, Column] = {}
+        self._folder = folder
+        self._names = _Names(name, arms, vocabulary, features)
+        self._columns: dict[str, ArrayFile] = {}
         self._ends: dict[str, int] = {}
         self._longest: dict[str, int] = {}
 
@@ -291,26 +316,25 @@ class Writer:
 
     def add(
         self,
-        sizes: NDArray[np.int64] | list[int],
+        sizes: Ints | list[int],
         inputs: Dense | Ragged,
         labels: NDArray[np.int32] | Ragged,
         names: Ragged | None = None,
     ) -> None:
-        """Append clients: how many samples each has, and those samples; checked before anything is
-        written.
+        """Append clients: the number of samples of each, and the samples.
+
+        All are checked before anything is written.
         """
         sizes = np.asarray(sizes, np.int64)
-        if not len(sizes) or sizes.min() < 1 or not sizes.sum() == len(inputs) == len(labels):
+        if sizes.min(initial=1) < 1 or not 0 < sizes.sum() == len(inputs) == len(labels):
             raise DataError(
                 "every client must have a sample, and every sample an input and a label, got "
-                "sizes from "
-                f"{sizes.min(initial=0)} that add up to {sizes.sum()}, {len(inputs)} inputs and "
-                f"{len(labels)} labels. "
-                "Leave empty clients out.",
+                f"sizes that add up to {sizes.sum()}, {len(inputs)} inputs and {len(labels)} "
+                "labels. Leave empty clients out.",
                 rule="problems.prepared.sizes",
             )
-        check_inputs(inputs, len(self._vocabulary))
-        check_labels(labels, len(self._arms))
+        check_inputs(inputs, len(self._names.vocabulary))
+        check_labels(labels, len(self._names.arms))
         arrays, ragged = _arrays(inputs, labels, names)
         for name, array in arrays.items():
             self._add(name, array)
@@ -334,18 +358,16 @@ class Writer:
                 rule="problems.prepared.no-client",
             )
         arrays = {name: column.close() for name, column in self._columns.items()}
-        header = _header(
-            self._name, self._arms, self._vocabulary, self._longest, arrays, self._features
-        )
+        header = self._names.header(self._longest, arrays)
         (self._folder / HEADER).write_text(json.dumps(header), encoding="utf-8")
 
     def _add(self, name: str, rows: NDArray[np.generic]) -> None:
         if name not in self._columns:
             file = self._folder / f"{name}.npy"
-            self._columns[name] = Column(file, (rows.dtype, rows.shape[1:]))
+            self._columns[name] = ArrayFile(file, (rows.dtype, rows.shape[1:]))
         self._columns[name].add(rows)
 
-    def _steps(self, what: str, steps: NDArray[np.int64]) -> None:
+    def _steps(self, what: str, steps: Ints) -> None:
         """Append row lengths as offsets."""
         name = _OFFSETS[what]
         if name not in self._columns:
@@ -358,27 +380,9 @@ class Writer:
 
 
 def _described(kind: np.dtype[Any], shape: tuple[int, ...]) -> dict[str, object]:
-    """Return what the header says of an array."""
+    """Return the entry of the header for an array."""
     return {"dtype": kind.str, "shape": list(shape)}
 
 
-def _header(
-    name: str,
-    arms: tuple[str, ...],
-    vocabulary: tuple[str, ...],
-    longest: dict[str, int],
-    arrays: dict[str, Any],
-    features: tuple[str, ...],
-) -> dict[str, object]:
-    longest = dict.fromkeys(_OFFSETS, 0) | longest
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "name": name,
-        "arms": list(arms),
-        "vocabulary": list(vocabulary),
-        "largest": longest["clients"],
-        "longest": longest,
-        "arrays": arrays,
-        "features": list(features),
-    }
+def _describe_all(arrays: Arrays) -> dict[str, object]:
+    return {name: _described(array.dtype, array.shape) for name, array in arrays.items()}

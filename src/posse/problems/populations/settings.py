@@ -1,6 +1,4 @@
-"""Which population: the settings that name clients and their data, how they answer, and how their
-world changes.
-"""
+"""Settings of a population: its clients and data, how clients answer, and how the world changes."""
 
 from __future__ import annotations
 
@@ -12,7 +10,6 @@ import numpy as np
 from pydantic import BeforeValidator, field_validator, model_validator
 
 from posse.core import check
-from posse.core.errors import ConfigError
 from posse.core.settings import IMPORTS, External
 from posse.problems.data import TableSettings
 from posse.problems.datasets.mnist import (
@@ -43,6 +40,7 @@ from posse.problems.populations.worlds import (
     read_rewards,
     scenario,
 )
+from posse.problems.requirements import Requirement, check_all
 from posse.problems.tables.frames import Frame
 
 POPULATIONS = {
@@ -56,7 +54,7 @@ POPULATIONS = {
     ),
     "prepared": "a folder or .npz file that was prepared before",
 }
-"""Populations, and what they are."""
+"""Descriptions of populations."""
 
 _ONLY = {
     "alpha": ("digits", "own", "images"),
@@ -66,17 +64,17 @@ _ONLY = {
     "client_column": ("own", "images"),
     "label_column": ("own", "images"),
 }
-"""Settings that some populations alone have."""
+"""Settings that apply only to some populations."""
 
 _FILES = {
     "own": "a CSV file",
     "images": "a folder or file of images",
     "prepared": "a prepared folder or .npz file",
 }
-"""Populations that are read from `file`, and what it is."""
+"""Descriptions of `file`, for the populations that are read from it."""
 
 MOVED = ("emnist", "femnist", "stackexchange", "stackoverflow")
-"""Populations of 0.1 that the figures alone use: their loaders are in `reproduction`."""
+"""Populations of 0.1 that only the figures use: their loaders are in `reproduction`."""
 _PREPARE = "It belongs to 'python -m reproduction prepare', in a checkout of Posse."
 
 
@@ -165,7 +163,7 @@ class PopulationSettings(TableSettings):
     @field_validator("client_column", mode="before")
     @classmethod
     def _no_column(cls, value: object) -> object:
-        """Take the word for no column: flags and TOML files have no other way to say it."""
+        """Read the word for no column, which flags and TOML files need."""
         return None if value == "none" else value
 
     def population(self) -> Population:
@@ -181,17 +179,8 @@ class PopulationSettings(TableSettings):
         """
         return self.cached("population", self._scaled)
 
-    def _check_scale(self, kind: str) -> None:
-        """Refuse to scale data that Posse ships; a custom population in place of it is scaled."""
-        if self.scale == "standard" and kind != "own":
-            raise ConfigError(
-                f"scale applies to own, got standard for {kind}. Leave scale out.",
-                rule="problems.scale.not-own",
-                field="scale",
-            )
-
     def _scaled(self) -> Population:
-        self._check_scale(self.population_kind)
+        check_all(self, _SCALE)
         population = self._population()
         return standardised(population) if self.scale == "standard" else population
 
@@ -208,39 +197,26 @@ class PopulationSettings(TableSettings):
         return "prepared" if path.suffix == ".npz" or path.is_dir() else "own"
 
     @property
-    def _is_own_source(self) -> bool:
+    def is_own_source(self) -> bool:
         """Whether `data` itself is the user's file or frame, and no name of `POPULATIONS`."""
         return not isinstance(self.data, str) or self.data not in POPULATIONS
 
     @model_validator(mode="after")
     def _check_population(self) -> Self:
-        kind = self.population_kind
-        if self.data in MOVED and kind != "prepared":
-            raise ConfigError(
-                f"data '{self.data}' is no longer part of the package. In a checkout of Posse run "
-                f"'python -m reproduction prepare {self.data} FOLDER', and give that folder as "
-                "data.",
-                rule="problems.data.moved",
-            )
+        check_all(self, _POPULATION_DATA)
         if isinstance(self.data, str) and not Path(self.data).exists():
             self.check_name(POPULATIONS)
-        if self._is_own_source and self.file is not None:
-            raise ConfigError(
-                f"data and file both say where the clients are, got '{self.data_name}' and "
-                f"{self.file}.",
-                rule="problems.data.and-file",
-            )
+        kind = self.population_kind
         for name, kinds in _ONLY.items():
             if kind not in kinds:
                 self.leave_out((name,), ", ".join(kinds), f" for {kind}")
         if "data" in self.model_fields_set:
-            self._check_scale(kind)
-        if not self._is_own_source and kind in _FILES:
-            self._path()
+            # Without `data`, a custom population may come later, and is scaled.
+            check_all(self, _SCALE)
+        check_all(self, _POPULATION_FILES)
         self.availability()
         check.positive(alpha=self.alpha)
-        if self.clients is not None:
-            check.at_least(1, clients=self.clients)
+        check.at_least(1, clients=1 if self.clients is None else self.clients)
         check.at_least(0, stale=self.stale)
         if self.available:
             periods_of(self.available)
@@ -253,7 +229,7 @@ class PopulationSettings(TableSettings):
             return digits_population(self.clients or DIGIT_CLIENTS, self.alpha, self.seed)
         if kind == "images":
             return read_pictures(
-                self._path(),
+                self._path,
                 clients=self.clients,
                 alpha=self.alpha,
                 seed=self.seed,
@@ -264,10 +240,10 @@ class PopulationSettings(TableSettings):
         if kind == "mnist-writers":
             population = mnist_writers(self.data_dir, self.part, self.verify)
         elif kind == "prepared":
-            population = load(self._path())
+            population = load(self._path)
         else:
             population = read_population(
-                self.data if isinstance(self.data, Frame) else self._path(),
+                self.data if isinstance(self.data, Frame) else self._path,
                 self.client_column,
                 self.label_column,
                 clients=self.clients or 10,
@@ -277,24 +253,31 @@ class PopulationSettings(TableSettings):
             )
         return population if self.clients is None else some_clients(population, self.clients)
 
+    @property
+    def _path(self) -> Path:
+        """The user's own file or folder: `data` itself, or `file`."""
+        return Path(self.data if self.file is None else self.file)
+
     def data_files(self) -> tuple[Path, ...]:
-        """Files or folders that `data` or `file` names, or that a data set of this name is found
-        in.
-        """
+        """Return the files or folders of `data` and `file`, also of a data set that `data` names."""
         if self.file is None or not self.file.exists():
             return super().data_files()
         return (*super().data_files(), self.file)
 
-    def _found(self) -> Iterable[Path]:
+    def _find_files(self) -> Iterable[Path]:
         if self.data == "mnist-writers":
             return (*find_mnist(self.data_dir, self.part), find_writers(self.data_dir, self.part))
-        return (Path(self.data),) if self._is_own_source else ()
+        return (Path(self.data),) if self.is_own_source else ()
 
     def world(
         self, population: Population, own: bool = False, first: Callable[[str], bool] | None = None
     ) -> Scenario:
-        """Make the scenario; `own` where rewards before deployment are a function, `first` returns
-        whether a client may be drawn for it.
+        """Make the scenario.
+
+        Args:
+            population: The population.
+            own: Whether the rewards before deployment are a function.
+            first: Returns whether a client may be drawn for pre-training, by its name.
         """
         arms = len(population.arms)
         before = among = None
@@ -315,7 +298,7 @@ class PopulationSettings(TableSettings):
         return chosen_scenario
 
     def availability(self) -> Availability:
-        """Make how clients answer."""
+        """Return how clients answer."""
         return Availability(self.missing, self.late, self.delay, self.never, self.seed)
 
     def presence(self, arms: tuple[str, ...]) -> Presence | None:
@@ -323,7 +306,7 @@ class PopulationSettings(TableSettings):
         return Presence(arms, periods_of(self.available)) if self.available else None
 
     def drifting(self, arms: int) -> Drift | None:
-        """Make the drift; none if the world stays."""
+        """Return the drift; None if the world does not change."""
         if self.drift == "none":
             return None
         check.at_least(1, drift_every=self.drift_every)
@@ -331,13 +314,47 @@ class PopulationSettings(TableSettings):
         drift: type[Drift] = LabelDrift if self.drift == "labels" else ValueDrift
         return drift(arms, self.drift_every, self.drift_share, self.seed)
 
-    def _path(self) -> Path:
-        """Return the user's own file or folder: `data` itself, or `file`."""
-        if self._is_own_source:
-            return Path(self.data)
-        if self.file is None:
-            raise ConfigError(
-                f"data '{self.data}' needs {_FILES[self.data]}, got no file. Give file.",
-                rule="problems.file.needed",
-            )
-        return self.file
+
+_POPULATION_DATA: tuple[Requirement[PopulationSettings], ...] = (
+    Requirement(
+        "problems.data.moved",
+        lambda settings: settings.data not in MOVED or settings.population_kind == "prepared",
+        lambda settings: (
+            f"data '{settings.data}' is no longer part of the package. In a checkout of Posse run "
+            f"'python -m reproduction prepare {settings.data} FOLDER', and give that folder as "
+            "data."
+        ),
+    ),
+    Requirement(
+        "problems.data.and-file",
+        lambda settings: settings.file is None or not settings.is_own_source,
+        lambda settings: (
+            f"data and file both name the clients, got '{settings.data_name}' and "
+            f"{settings.file}. Give one."
+        ),
+    ),
+)
+"""Requirements of `data`."""
+_POPULATION_FILES: tuple[Requirement[PopulationSettings], ...] = (
+    Requirement(
+        "problems.file.needed",
+        lambda settings: (
+            settings.is_own_source or settings.data not in _FILES or settings.file is not None
+        ),
+        lambda settings: (
+            f"data '{settings.data}' needs {_FILES[settings.data]}, got no file. Give file."
+        ),
+    ),
+)
+"""Requirements of settings about files."""
+_SCALE: tuple[Requirement[PopulationSettings], ...] = (
+    Requirement(
+        "problems.scale.not-own",
+        lambda settings: settings.scale != "standard" or settings.population_kind == "own",
+        lambda settings: (
+            f"scale applies to own, got standard for {settings.population_kind}. Leave scale out."
+        ),
+        field="scale",
+    ),
+)
+"""Requirements of `scale`: data that Posse ships is not scaled."""

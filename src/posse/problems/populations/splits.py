@@ -1,8 +1,6 @@
-"""How samples become clients: by who made them, by Dirichlet draws over labels, or by a column of a
-user's own table.
+"""Splits of samples over clients: by owner, by Dirichlet draws over labels, or by a table's column.
 
-Every split gives an order of the samples and the offsets of the clients in it. numpy alone is
-needed.
+A split has an order of the samples, and the offsets of the clients in it. Only numpy is needed.
 """
 
 from __future__ import annotations
@@ -11,16 +9,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
-from posse.problems.populations.population import Dense, Population
-from posse.problems.populations.ragged import Ragged, names_of, offsets_of, rows_at
-from posse.problems.tables.encoded import read_encoded
+from posse.problems.populations.population import (
+    Dense,
+    Population,
+    Ragged,
+    names_of,
+    offsets_of,
+    rows_at,
+)
+from posse.problems.requirements import Floats, Ints
 from posse.problems.tables.frames import Frame
 from posse.problems.tables.options import ReadOptions
-from posse.problems.tables.schema import words
+from posse.problems.tables.schema import read_encoded, words
 from posse.problems.tables.table import open_table
 from posse.problems.tables.text import FilePath
 
@@ -28,14 +32,15 @@ from posse.problems.tables.text import FilePath
 class Split(NamedTuple):
     """Samples in the order of their clients, where each client begins, and clients' names."""
 
-    order: NDArray[np.int64]
-    offsets: NDArray[np.int64]
+    order: Ints
+    offsets: Ints
     names: tuple[str, ...] | None = None
 
 
 def natural(owners: ArrayLike) -> Split:
-    """Split by owner (a writer, a user): clients in the order of their keys, samples in their
-    order.
+    """Split samples by owner (a writer, a user).
+
+    Clients are in the order of their keys, and samples in their own order.
 
     >>> natural(["bob", "ann", "bob"])
     Split(order=array([1, 0, 2]), offsets=array([0, 1, 3]), names=('ann', 'bob'))
@@ -43,20 +48,17 @@ def natural(owners: ArrayLike) -> Split:
     keys = np.asarray(owners)
     if keys.ndim != 1 or not len(keys):
         raise DataError(
-            f"every sample must have one owner, got owners of shape {keys.shape}. Give one a "
-            "sample.",
+            f"every sample must have one owner, got owners of shape {keys.shape}. Give one owner "
+            "per sample.",
             rule="problems.split.owners-shape",
         )
     distinct, code = np.unique(keys, return_inverse=True)
     sizes = np.bincount(code, minlength=len(distinct))
-    return Split(
-        np.argsort(code, kind="stable"), offsets_of(sizes), tuple(str(key) for key in distinct)
-    )
+    return Split(np.argsort(code, kind="stable"), offsets_of(sizes), tuple(map(str, distinct)))
 
 
 def dirichlet(labels: ArrayLike, clients: int, alpha: float, seed: int = 0) -> Split:
-    """Split into clients of equal size (to one sample) whose labels are mixed by draws of
-    Dirichlet(alpha).
+    """Split samples by draws of Dirichlet(alpha), into clients of equal size (to one sample).
 
     Client c draws p_c ~ Dirichlet(alpha, ..., alpha) over labels and takes samples of label k with
     chance p_ck, without replacement; labels that are used up leave the mix. alpha -> 0 gives
@@ -64,21 +66,21 @@ def dirichlet(labels: ArrayLike, clients: int, alpha: float, seed: int = 0) -> S
     effects of non-identical data distribution for federated visual classification, 2019. Draws are
     of numpy's Philox generator with this seed: O(samples + clients labels).
 
-    >>> made = dirichlet(np.arange(12) % 3, clients=4, alpha=0.5, seed=1)
-    >>> made.offsets.tolist(), sorted(made.order.tolist()) == list(range(12))
+    >>> split = dirichlet(np.arange(12) % 3, clients=4, alpha=0.5, seed=1)
+    >>> split.offsets.tolist(), sorted(split.order.tolist()) == list(range(12))
     ([0, 3, 6, 9, 12], True)
     """
     label_of = np.asarray(labels)
     check.positive(alpha=alpha)
     if label_of.ndim != 1:
         raise ConfigError(
-            "a Dirichlet split needs one label a sample, got several. Split by owner.",
+            "a Dirichlet split needs one label per sample, got several. Split by owner.",
             rule="problems.split.several-labels",
         )
     if not 1 <= clients <= len(label_of):
         raise ConfigError(
-            f"clients must be in [1, {len(label_of)}], the number of samples, got {clients}. Ask for "
-            "fewer.",
+            f"clients must be in [1, {len(label_of)}], the number of samples, got {clients}. Ask "
+            "for fewer.",
             rule="problems.clients.more-than-samples",
         )
     draw = np.random.Generator(np.random.Philox(seed))
@@ -87,9 +89,8 @@ def dirichlet(labels: ArrayLike, clients: int, alpha: float, seed: int = 0) -> S
     pools = shuffled[np.argsort(code[shuffled], kind="stable")]
     ends = np.cumsum(np.bincount(code))
     start = ends - np.bincount(code)
-    sizes = np.full(clients, len(label_of) // clients) + (
-        np.arange(clients) < len(label_of) % clients
-    )
+    least, more = divmod(len(label_of), clients)
+    sizes = np.full(clients, least) + (np.arange(clients) < more)
     order = np.empty(len(label_of), np.int64)
     at = 0
     for size in sizes.tolist():
@@ -121,54 +122,45 @@ def population(
             "again.",
             rule="problems.split.not-every-sample",
         )
-    if not isinstance(labels, Ragged):
-        labels = _whole_numbers(labels, samples)
-    return Population(
-        name,
-        tuple(arms),
-        split.offsets,
-        rows_at(inputs, split.order),
-        rows_at(labels, split.order),
-        None if split.names is None else names_of(split.names),
-        tuple(vocabulary),
-        features=tuple(features),
-    )
-
-
-def _whole_numbers(labels: ArrayLike, samples: int) -> NDArray[np.int32]:
-    """Return one label per sample."""
-    numbers = np.asarray(labels)
-    if not np.issubdtype(numbers.dtype, np.integer):
-        raise DataError(
-            f"labels must be whole numbers, got {numbers.dtype}. Number the arms from 0.",
-            rule="problems.labels.not-whole-numbers",
-        )
+    numbers = labels if isinstance(labels, Ragged) else np.asarray(labels)
+    if isinstance(numbers, np.ndarray):
+        if not np.issubdtype(numbers.dtype, np.integer):
+            raise DataError(
+                f"labels must be whole numbers, got {numbers.dtype}. Number the arms from 0.",
+                rule="problems.labels.not-whole-numbers",
+            )
+        numbers = numbers.astype(np.int32)
     if len(numbers) != samples:
         raise DataError(
             f"every sample must have a label, got {len(numbers)} for {samples} samples. Match "
             "them.",
             rule="problems.labels.number",
         )
-    return numbers.astype(np.int32)
+    return Population(
+        name,
+        tuple(arms),
+        split.offsets,
+        rows_at(inputs, split.order),
+        rows_at(numbers, split.order),
+        None if split.names is None else names_of(split.names),
+        tuple(vocabulary),
+        features=tuple(features),
+    )
 
 
 def some_clients(population: Population, clients: int) -> Population:
-    """Keep the first clients only."""
+    """Return the first clients."""
     if not 1 <= clients <= population.clients:
         raise ConfigError(
-            f"clients must be in [1, {population.clients}], those of {population.name}, got {clients}. Take "
-            "fewer.",
+            f"clients must be in [1, {population.clients}], the number that {population.name} has, "
+            f"got {clients}. Take fewer.",
             rule="problems.clients.more-than-there-are",
         )
     return population.part(0, clients)
 
 
-def _takes(
-    draw: np.random.Generator, mix: NDArray[np.float64], size: int, left: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """How many samples of each label a client takes: drawn from its mix, as far as there are
-    any.
-    """
+def _takes(draw: np.random.Generator, mix: Floats, size: int, left: Ints) -> Ints:
+    """Draw how many samples of each label a client takes from its mix, while there are any."""
     counts = np.zeros(len(mix), np.int64)
     while (missing := size - int(counts.sum())) > 0:
         free = left - counts
@@ -194,8 +186,17 @@ def read_population(
     name: str = "own",
     options: ReadOptions | None = None,
 ) -> Population:
-    """Read a table; without a column of clients (`client=None`), split it over `clients` Dirichlet
-    ones.
+    """Read a table with a column of clients, a column of labels, and features.
+
+    Args:
+        path: The table.
+        client: Column of clients; None splits the rows over Dirichlet clients.
+        label: Column of labels, which are the arms.
+        clients: Number of Dirichlet clients.
+        alpha: How similar Dirichlet clients are.
+        seed: Seed of the split.
+        name: Name of the population.
+        options: How the table is read.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -203,17 +204,16 @@ def read_population(
     ...     _ = file.write_text(
     ...         "client,age,dose,label\\nann,0.3,1,wait\\nbob,0.7,2,treat\\nann,0.1,3,treat\\n"
     ...     )
-    ...     made = read_population(file)
-    >>> made.arms, made.client_name(0), made.sizes().tolist(), made.gather([0], pad=2).y.tolist()
-    (('treat', 'wait'), 'ann', [2, 1], [[1, 0]])
+    ...     visits = read_population(file)
+    >>> visits.arms, visits.client_name(0), visits.sizes().tolist()
+    (('treat', 'wait'), 'ann', [2, 1])
     """
     table = open_table(path, options)
-    client_columns = [] if client is None else [words(client)]
-    records, names, features = read_encoded(table, [*client_columns, words(label)])
+    needed = [words(name) for name in (client, label) if name is not None]
+    records, names, features = read_encoded(table, needed)
     labels = records.words[label]
     arms = tuple(sorted(labels.distinct))
-    place = np.array([arms.index(word) for word in labels.distinct])
-    numbers = place[labels.code]
+    numbers = np.array([arms.index(word) for word in labels.distinct])[labels.code]
     if client is None:
         split = dirichlet(numbers, clients, alpha, seed)
     else:

@@ -13,15 +13,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from posse.problems.requirements import Floats, Ints, Mask
+
 if TYPE_CHECKING:
     import pyarrow
 
-Numbers = NDArray[np.float64]
+Numbers = Floats
 Fault = tuple[str, str]
 """What is wrong with a cell, and what to do about it."""
 
@@ -39,7 +41,7 @@ TRUTH = {
 
 
 class WordIndex(dict[str, int]):
-    """Numbers words in the order in which they appear, and keeps what is wrong with a word."""
+    """Numbers words in the order in which they appear, and records the faults of words."""
 
     def __init__(self, check: Callable[[str], Fault | None]) -> None:
         super().__init__()
@@ -55,7 +57,7 @@ class WordIndex(dict[str, int]):
 
 
 class Cells(ABC):
-    """The cells of one column; what is not written otherwise goes by their text."""
+    """The cells of one column. Methods that a class does not override use the text of a cell."""
 
     @abstractmethod
     def texts(self, most: int | None = None) -> list[str]:
@@ -65,13 +67,13 @@ class Cells(ABC):
         """Return a cell as text."""
         return self._all_texts[row]
 
-    def codes(self, index: WordIndex) -> NDArray[np.int64]:
-        """Return the number of each cell's word in an index, which gets the new ones."""
+    def codes(self, index: WordIndex) -> Ints:
+        """Return the number of each cell's word in an index; add new words to the index."""
         cells = self.texts()
         return np.fromiter(map(index.__getitem__, map(str.strip, cells)), np.int64, len(cells))
 
     def numbers(self, decimal: str) -> Numbers:
-        """Return the number in each cell; NaN where a cell holds none.
+        """Return the number in each cell; NaN where a cell has none.
 
         A frame has numbers with points, and decimal commas only in text.
         """
@@ -80,7 +82,7 @@ class Cells(ABC):
             cells = [cell if "." in cell else cell.replace(",", ".") for cell in cells]
         return numbers_of(cells)
 
-    def blank(self) -> NDArray[np.bool_]:
+    def blank(self) -> Mask:
         """Return which cells are empty."""
         return np.array([not text.strip() for text in self.texts()], np.bool_)
 
@@ -108,7 +110,7 @@ class TextCells(Cells):
 class ObjectCells(Cells):
     """Cells that are Python objects."""
 
-    cells: list[Any]
+    cells: list[object]
 
     def texts(self, most: int | None = None) -> list[str]:
         """Return cells as text."""
@@ -117,7 +119,7 @@ class ObjectCells(Cells):
     def numbers(self, decimal: str) -> Numbers:
         """Return the numbers."""
         if {type(cell) for cell in self.cells} <= {int, float, bool}:
-            with suppress(OverflowError):  # such a number is infinite, as its text is
+            with suppress(OverflowError):  # the text of such a number is infinite
                 return np.array(self.cells, np.float64)
         return super().numbers(decimal)
 
@@ -126,13 +128,13 @@ class ObjectCells(Cells):
 class NumpyCells(Cells):
     """Cells that are numbers or truth values in a numpy array."""
 
-    cells: NDArray[Any]
+    cells: NDArray[np.generic]
 
     def texts(self, most: int | None = None) -> list[str]:
         """Return numbers as text."""
         return [text_of(value) for value in self.cells[:most].tolist()]
 
-    def codes(self, index: WordIndex) -> NDArray[np.int64]:
+    def codes(self, index: WordIndex) -> Ints:
         """Number the words; each different number is written once."""
         distinct, first, code = np.unique(self.cells, return_index=True, return_inverse=True)
         order = np.argsort(first)
@@ -144,7 +146,7 @@ class NumpyCells(Cells):
         """Return the numbers."""
         return self.cells.astype(np.float64, copy=False)
 
-    def blank(self) -> NDArray[np.bool_]:
+    def blank(self) -> Mask:
         """Return which cells are NaN."""
         return np.isnan(self.numbers("."))
 
@@ -155,41 +157,40 @@ class ArrowCells(Cells):
 
     column: pyarrow.ChunkedArray
 
-    def codes(self, index: WordIndex) -> NDArray[np.int64]:
+    def codes(self, index: WordIndex) -> Ints:
         """Number the words."""
         if not self._kind.startswith(_ARROW_WORDS):
             return super().codes(index)
         words, codes = self._encoded
+        used: list[int] | range = range(len(words))
         if self._kind.startswith("dictionary") and not _in_order(codes, len(words)):
             # It may have words in any order, and words of no row.
-            used, first = np.unique(codes, return_index=True)
-            place = np.full(len(words), -1, np.int64)
-            for number in used[np.argsort(first)].tolist():
-                place[number] = index[words[number]]
-            return np.asarray(place[codes])
-        place = np.array([index[word] for word in words], np.int64)
+            distinct, first = np.unique(codes, return_index=True)
+            used = distinct[np.argsort(first)].tolist()
+        place = np.full(len(words), -1, np.int64)
+        for number in used:
+            place[number] = index[words[number]]
         if np.array_equal(place, np.arange(len(place))):
             return codes.astype(np.int64)
         return np.asarray(place[codes])
 
     def numbers(self, decimal: str) -> Numbers:
         """Return the numbers; nulls are NaN."""
-        if self._kind.startswith(_ARROW_NUMBERS):
-            column = self.column.cast("float64", safe=False)
-            if column.num_chunks == 1 and not column.null_count:
-                return np.asarray(column.chunk(0).to_numpy(), np.float64)
-            return np.asarray(column.to_numpy(), np.float64)
-        return ObjectCells(self.column.to_pylist()).numbers(decimal)
+        if not self._kind.startswith(_ARROW_NUMBERS):
+            return ObjectCells(self.column.to_pylist()).numbers(decimal)
+        column = self.column.cast("float64", safe=False)
+        if column.num_chunks == 1 and not column.null_count:
+            return np.asarray(column.chunk(0).to_numpy(), np.float64)
+        return np.asarray(column.to_numpy(), np.float64)
 
     def texts(self, most: int | None = None) -> list[str]:
         """Return cells as a CSV file would hold them."""
-        column = self.column if most is None else self.column.slice(0, most)
-        return [text_of(cell) for cell in column.to_pylist()]
+        return [text_of(cell) for cell in self.column.slice(0, most).to_pylist()]
 
-    def blank(self) -> NDArray[np.bool_]:
+    def blank(self) -> Mask:
         """Return which cells are missing."""
         if self._kind.startswith(_ARROW_NUMBERS):
-            return np.asarray(np.isnan(self.numbers(".")))
+            return np.isnan(self.numbers("."))
         if self._kind.startswith(_ARROW_WORDS):
             words, codes = self._encoded
             return np.asarray(np.array([not word for word in words], np.bool_)[codes])
@@ -243,29 +244,21 @@ def text_of(cell: object) -> str:
 
 
 def numbers_of(cells: Sequence[str]) -> Numbers:
-    """Read text as numbers; NaN where it is none."""
-    try:
-        values = np.fromiter(map(float, cells), np.float64, len(cells))
-    except ValueError:
-        return np.array([number_of(cell) for cell in cells], np.float64)
+    """Read text as numbers; NaN where a text is none."""
     # float() reads '1_000' as a thousand; in a data file an underscore is a slip.
-    if "_" in "".join(cells):
-        return np.array([number_of(cell) for cell in cells], np.float64)
-    return values
+    if "_" not in "".join(cells):
+        with suppress(ValueError):
+            return np.fromiter(map(float, cells), np.float64, len(cells))
+    return np.array([number_of(cell) for cell in cells], np.float64)
 
 
 def number_of(cell: str) -> float:
-    """Read a number; NaN where a cell holds none.
+    """Read a number; NaN where a cell has none.
 
     >>> [number_of(cell) for cell in ("4.5", " -1e3 ", "1_000", "four", "")]
     [4.5, -1000.0, nan, nan, nan]
     """
-    if "_" in cell:
-        return math.nan
-    try:
-        return float(cell)
-    except ValueError:
-        return math.nan
+    return float(cell) if is_number(cell) and "_" not in cell else math.nan
 
 
 def with_point(cell: str) -> str:
@@ -288,7 +281,7 @@ def has_comma(cell: str) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Return whether Python reads a text as a number, also an infinite one or NaN."""
+    """Return whether Python reads a text as a number, also an infinite number or NaN."""
     try:
         float(text)
     except ValueError:
@@ -311,15 +304,14 @@ def number_fault(cell: str, decimal: str) -> Fault:
     ("'n/a' is missing", 'Give a number, or delete the row.')
     """
     word = cell.strip()
-    if not word:
-        return "is empty", "Give a number, or delete the row."
+    remedy = "Give a number, or delete the row."
     if is_missing(word):
-        return f"'{word}' is missing", "Give a number, or delete the row."
+        return f"'{word}' is missing" if word else "the cell is empty", remedy
     if decimal == "," and _POINTS.fullmatch(word) and not _GROUPED.fullmatch(word):
         return f"'{word}' has a point that separates no thousands", "Write it like 4,5 or 1.000,5."
     if is_number(word.replace("_", "x")):
         return f"'{word}' is not a finite number", "Give a finite one, or delete the row."
+    remedy = "Write it like 4.5."
     if has_comma(word):
         remedy = "Write it like 4.5, or give --decimal , for decimal commas."
-        return f"'{word}' is not a number", remedy
-    return f"'{word}' is not a number", "Write it like 4.5."
+    return f"'{word}' is not a number", remedy

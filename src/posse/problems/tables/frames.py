@@ -11,7 +11,7 @@ import csv
 import hashlib
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,11 +26,11 @@ from posse.problems.tables.text import FilePath, read_bytes
 COLUMNAR = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 """Suffixes of files that hold a frame; they need the extra `frames`."""
 INDEX = "index"
-"""What the column of an index without a name is called."""
+"""Name of the column of an index without a name."""
 KEYS = frozenset(("item", "name", "row", "client", "label", "arm", "agent", "supplier"))
-"""Columns that name what a row is about. A frame without one of them has it as its index."""
+"""Columns that name the subject of a row. A frame without one of them may have it as its index."""
 _LISTING = ("to_pylist", "to_list", "tolist")
-"""How columns of pyarrow, of pandas and polars, and of numpy give Python's own values."""
+"""Methods of pyarrow, of pandas and polars, and of numpy that return Python's own values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,11 +92,10 @@ def as_frame(value: object, name: str) -> Frame | None:
     columns = _columns_of(value)
     if columns is None:
         return None
-    names = [str(column) for column, _ in columns]
-    twice = first_repeated(names)
-    if twice is not None:
+    names = tuple(str(column) for column, _ in columns)
+    if len(set(names)) < len(names):
         raise DataError(
-            f"{name}: column '{twice}' is listed more than once. Rename one.",
+            f"{name}: column '{first_repeated(names)}' is listed more than once. Rename one.",
             rule="problems.columns.twice-in-frame",
         )
     sizes = [len(column) for _, column in columns]
@@ -107,7 +106,7 @@ def as_frame(value: object, name: str) -> Frame | None:
             rule="problems.columns.lengths",
         )
     cells = tuple(_copied(column) for _, column in columns)
-    return Frame(name, tuple(names), cells, sizes[0] if sizes else 0)
+    return Frame(name, names, cells, max(sizes, default=0))
 
 
 def read_columnar(path: FilePath) -> Frame:
@@ -145,19 +144,16 @@ def _columns_of(value: Any) -> list[tuple[object, Any]] | None:
     if hasattr(value, "collect") and hasattr(value, "collect_schema"):
         value = value.collect()
     if isinstance(value, Mapping):
-        if not value or not all(map(_is_column, value.values())):
-            return None
-        return list(value.items())
+        is_table = value and all(map(_is_column, value.values()))
+        return list(value.items()) if is_table else None
     if isinstance(value, list | tuple):
         return _columns_of_rows(value)
-    if isinstance(value, str | os.PathLike | type) or not hasattr(value, "__getitem__"):
-        return None
-    headed = getattr(value, "column_names", None) or getattr(value, "columns", None)
-    if headed is None:
+    headed = getattr(value, "column_names", getattr(value, "columns", None))
+    if isinstance(value, type) or headed is None or not hasattr(value, "__getitem__"):
         return None
     names = list(headed)
     if len(set(names)) != len(names):
-        return [(name, ()) for name in names]  # the caller refuses them by name
+        return [(name, ()) for name in names]  # the caller raises an error with their names
     return [*_index_of(value, names), *((name, value[name]) for name in names)]
 
 
@@ -170,7 +166,7 @@ def _columns_of_rows(rows: Sequence[Any]) -> list[tuple[object, Any]] | None:
 
 
 def _index_of(frame: Any, names: Sequence[object]) -> Iterator[tuple[object, Any]]:
-    """Yield the index of a frame of pandas as columns, if no column names what a row is about.
+    """Yield the index of a frame of pandas as columns, if no column names the subject of a row.
 
     An index that only numbers the rows is left out.
     """
@@ -184,19 +180,23 @@ def _index_of(frame: Any, names: Sequence[object]) -> Iterator[tuple[object, Any
 
 
 def _is_column(value: object) -> bool:
-    if isinstance(value, str | bytes | Mapping | os.PathLike) or not hasattr(value, "__len__"):
+    if isinstance(value, str | bytes | Mapping | os.PathLike):
         return False
-    return isinstance(value, Sequence) or any(hasattr(value, way) for way in _LISTING)
+    return isinstance(value, Sequence) or _listing(value) is not None
+
+
+def _listing(column: Any) -> Callable[[], list[object]] | None:
+    """Return the method that gives Python's own values; None without one, or without a length."""
+    ways = [getattr(column, way) for way in _LISTING if hasattr(column, way)]
+    return ways[0] if ways and hasattr(column, "__len__") else None
 
 
 def _copied(column: Any) -> Cells:
     """Return a copy of a column. A column of pyarrow needs no copy: it cannot change."""
-    if hasattr(column, "dictionary_encode"):
-        return ArrowCells(column) if hasattr(column, "chunks") else ObjectCells(column.to_pylist())
-    kind = getattr(getattr(column, "dtype", None), "kind", "")
-    if kind and kind in "biuf" and isinstance(column.dtype, np.dtype):
+    if hasattr(column, "dictionary_encode") and hasattr(column, "chunks"):
+        return ArrowCells(column)
+    dtype = getattr(column, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
         return NumpyCells(np.array(column))
-    for way in _LISTING:
-        if hasattr(column, way):
-            return ObjectCells(list(getattr(column, way)()))
-    return ObjectCells(list(column))
+    listing = _listing(column)
+    return ObjectCells(list(column) if listing is None else listing())

@@ -18,26 +18,21 @@ BAR = "|"
 
 
 def suggest_columns(table: Table, needed: Sequence[tuple[str, bool]]) -> dict[str, str]:
-    """Return the columns of a table that may be the needed ones; those of other names only.
+    """Return the columns of a table that may be the needed ones; only those of other names.
 
     Args:
         table: The table; its first rows are read.
         needed: Names of columns, and whether they hold numbers.
     """
-    looks = table.looks()
-    free = [name for name in looks if looks[name].cells]
-    chosen: dict[str, str] = {}
-    for name, _ in needed:
-        place = table.place(table.options.column(name))
-        if place is not None and table.header[place] in free:
-            free.remove(table.header[place])
-            chosen[name] = table.header[place]
+    free = {column: look for column, look in table.looks().items() if look.cells}
+    places = {name: table.place(table.options.column(name)) for name, _ in needed}
+    headers = {name: table.header[place] for name, place in places.items() if place is not None}
+    chosen = {name: header for name, header in headers.items() if free.pop(header, None)}
     for name, numbers in needed:
-        if name not in chosen:
-            column = _best(name, numbers, {each: looks[each] for each in free})
-            if column is not None:
-                free.remove(column)
-                chosen[name] = column
+        column = None if name in chosen else _best(name, numbers, free)
+        if column is not None:
+            del free[column]
+            chosen[name] = column
     return {name: column for name, column in chosen.items() if column.lower() != name}
 
 
@@ -45,36 +40,31 @@ def _best(name: str, numbers: bool, looks: Mapping[str, Look]) -> str | None:
     """Return the free column that fits a name best."""
     kinds = ("number", "truth") if numbers else ("category", "text", "truth", "number")
     able = {column: look for column, look in looks.items() if look.kind in kinds}
-    ranked = sorted(able, key=lambda column: fit(column, name), reverse=True)
-    if ranked and fit(ranked[0], name):
-        return ranked[0]
-    # Without a known name: words that come back for items, the only numbers for ratings.
+    best = max(able, key=lambda column: fit(column, name), default="")
+    if fit(best, name):
+        return best
+    # Without a known name: words that are repeated for items, the only numbers for ratings.
+    candidates: list[str] = []
     if name == "item":
-        categories = [column for column, look in able.items() if look.kind == "category"]
-        return categories[0] if categories else None
-    if name == "rating":
+        candidates = [column for column, look in able.items() if look.kind == "category"][:1]
+    elif name == "rating":
         candidates = measures(able)
-        return candidates[0] if len(candidates) == 1 else None
-    return None
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def measures(looks: Mapping[str, Look]) -> list[str]:
     """Return the columns that may hold ratings: numbers or truth, and no identifiers."""
-    return [
-        column
-        for column, look in looks.items()
-        if look.kind in ("number", "truth") and not is_identifier(column, look)
-    ]
+    numbers = [column for column, look in looks.items() if look.kind in ("number", "truth")]
+    return [column for column in numbers if not is_identifier(column, looks[column])]
 
 
 def is_identifier(column: str, look: Look) -> bool:
-    """Return whether a column of numbers tells people or rows apart."""
-    if any(fit(column, name) for name in ("user", "row")):
+    """Return whether a column of numbers identifies people or rows."""
+    if fit(column, "user") or fit(column, "row"):
         return True
-    # A rating comes back; whole numbers that never do are those of rows.
+    # Ratings are repeated. Whole numbers that are never repeated are those of rows.
     distinct = set(look.cells)
-    whole = all(cell.isdecimal() for cell in distinct)
-    return whole and len(look.cells) > 5 and len(distinct) == len(look.cells)
+    return 5 < len(look.cells) == len(distinct) and all(map(str.isdecimal, distinct))
 
 
 def columns_text(columns: Mapping[str, str]) -> str:
@@ -108,16 +98,15 @@ def read_pairs(value: object, field: str, example: str) -> dict[str, str]:
     if isinstance(value, Mapping):
         return {str(name): str(each) for name, each in value.items()}
     texts = value if isinstance(value, list | tuple) else [value]
-    pairs: dict[str, str] = {}
-    for text in next(csv.reader([",".join(map(str, texts))], skipinitialspace=True)):
-        name, mark, each = (part.strip() for part in text.partition("="))
-        if not (name and mark and each) or name in pairs:
-            raise ConfigError(
-                f"{field} must be pairs like {example}, got {value!r}. Give each name once.",
-                rule=f"problems.{field}.not-pairs",
-            )
-        pairs[name] = each
-    return pairs
+    (cells,) = csv.reader([",".join(map(str, texts))], skipinitialspace=True)
+    pairs = [cell.partition("=") for cell in cells]
+    names = {name.strip(): column.strip() for name, _, column in pairs}
+    if len(names) < len(pairs) or "" in {*names, *names.values()}:
+        raise ConfigError(
+            f"{field} must be pairs like {example}, got {value!r}. Give each name once.",
+            rule=f"problems.{field}.not-pairs",
+        )
+    return names
 
 
 def read_columns_setting(value: object) -> dict[str, str]:

@@ -7,15 +7,16 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core.check import require, suggestion
+from posse.problems.requirements import Ints, Mask
 from posse.problems.tables.cells import (
     TRUTH,
     ArrowCells,
@@ -25,13 +26,11 @@ from posse.problems.tables.cells import (
     has_comma,
     is_missing,
     is_number,
-    number_of,
     with_point,
 )
-from posse.problems.tables.faults import BadRows
 from posse.problems.tables.frames import COLUMNAR, Frame, read_columnar
 from posse.problems.tables.names import KNOWN
-from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.options import BadRows, ReadOptions
 from posse.problems.tables.text import (
     BLOCK,
     Document,
@@ -44,13 +43,16 @@ from posse.problems.tables.text import (
     row_blocks,
 )
 
+if TYPE_CHECKING:
+    import pyarrow
+
 Source = Path | Frame
-"""Where a table comes from."""
+"""A file or a frame with a table."""
 
 LOOK = 4 * BLOCK
-"""Rows that show what a column holds."""
+"""Rows that show the kind of a column."""
 MOST = 50
-"""Words of a category at most: a column of names or free text is none."""
+"""Most words of a category: a column of names or free text is none."""
 CHUNK = 1 << 28
 """Bytes that pyarrow reads at once: numpy takes an array of one chunk without a copy."""
 LARGE = 1 << 20
@@ -62,42 +64,42 @@ _DATE = re.compile(
 )
 
 
-class Block(NamedTuple):
+class TableBlock(NamedTuple):
     """Some rows of a table."""
 
-    lines: Sequence[int] | NDArray[np.int64]
+    lines: Sequence[int] | Ints
     """Where each row is in its source."""
     cells: Mapping[str, Cells]
     """Columns, by their names in the table."""
-    blank: NDArray[np.bool_] | None = None
+    blank: Mask | None = None
     """Rows in which no column has anything; None without such rows."""
 
 
 class Look(NamedTuple):
-    """What the first rows of a column hold."""
+    """The content of the first rows of a column."""
 
     kind: str
-    """number, truth (yes and no), date, category, or text: words that do not come back."""
+    """number, truth (yes and no), date, category (words that are repeated) or text."""
     cells: tuple[str, ...]
     """Cells that are not missing."""
     words: tuple[str, ...]
-    """Those of them that are no numbers."""
+    """Cells that are no numbers either."""
 
 
 class Table(ABC):
     """Named columns of cells."""
 
     name: str
-    """What errors call it."""
+    """Its name in errors."""
     options: ReadOptions
     header: tuple[str, ...]
     header_place: str
-    """What errors call the line with the names of the columns."""
+    """Name of the header line in errors."""
     decimal: str
     """Decimal mark of its numbers."""
 
     @abstractmethod
-    def blocks(self, numbers: Mapping[str, bool], bad: BadRows) -> Iterator[Block]:
+    def blocks(self, numbers: Mapping[str, bool], bad: BadRows) -> Iterator[TableBlock]:
         """Yield the rows in blocks.
 
         Args:
@@ -110,11 +112,17 @@ class Table(ABC):
         """Return the first rows as text, by column."""
 
     def place(self, column: str) -> int | None:
-        """Return the place of a column; None if none, or more than one, has this name."""
-        return position(self.header, column)
+        """Return the place of a column; None if no column, or more than one, has this name.
+
+        A name as it is written comes first: a table may have both 'Rating' and 'rating'.
+        """
+        lower = column.lower()
+        places = [i for i, name in enumerate(self.header) if name == column]
+        places = places or [i for i, name in enumerate(self.header) if name.lower() == lower]
+        return places[0] if len(places) == 1 else None
 
     def looks(self) -> dict[str, Look]:
-        """Return what each column seems to hold, by the first rows."""
+        """Return the likely content of each column, by the first rows."""
         return {name: look(cells, self.decimal) for name, cells in self.sample().items()}
 
     def no_column(self, name: str) -> tuple[str, str]:
@@ -135,19 +143,18 @@ class FrameTable(Table):
         self.decimal = options.decimal
         self._frame = frame
 
-    def blocks(self, numbers: Mapping[str, bool], bad: BadRows) -> Iterator[Block]:
+    def blocks(self, numbers: Mapping[str, bool], bad: BadRows) -> Iterator[TableBlock]:
         """Yield all rows as one block."""
         rows = self._frame.rows
         if not rows:
             return
         blank = np.ones(rows, np.bool_)
         for column in self._frame.columns:
-            blank &= column.blank()
-            if not blank.any():
-                break
+            if blank.any():
+                blank &= column.blank()
         cells = dict(zip(self.header, self._frame.columns, strict=True))
         columns = {name: cells[name] for name in numbers}
-        yield Block(np.arange(1, rows + 1), columns, blank if blank.any() else None)
+        yield TableBlock(np.arange(1, rows + 1), columns, blank if blank.any() else None)
 
     def sample(self) -> dict[str, list[str]]:
         """Return the first rows as text."""
@@ -172,24 +179,27 @@ class TextTable(Table):
         self.header = self.layout.header
         self.header_place = f"{self.name}, row {self.layout.skipped}"
 
-    def blocks(self, numbers: Mapping[str, bool], bad: BadRows) -> Iterator[Block]:
+    def rename(self, header: tuple[str, ...]) -> None:
+        """Give the columns other names than the header line does."""
+        self.header = header
+        self.layout = replace(self.layout, header=header)
+
+    def blocks(self, numbers: Mapping[str, bool], bad: BadRows) -> Iterator[TableBlock]:
         """Yield rows in blocks: one from pyarrow, or many from Python's own reader."""
-        places = {name: self.header.index(name) for name in numbers}
-        watch = self.options.watch
+        watch = self.options.watch or (lambda share: None)
         block = self._read_by_arrow(numbers)
         if block is not None:
             yield block
-            if watch is not None:
-                watch(1.0)
+            watch(1.0)
             return
+        places = {name: self.header.index(name) for name in numbers}
         with self._open() as stream:
             for lines, rows in row_blocks(stream, self.layout, bad):
-                if watch is not None:
-                    watch(cast("io.BytesIO", stream.buffer).tell() / len(self.document.data))
-                cells = {
+                watch(cast("io.BytesIO", stream.buffer).tell() / len(self.document.data))
+                columns = {
                     name: TextCells([row[place] for row in rows]) for name, place in places.items()
                 }
-                yield Block(lines, cells)
+                yield TableBlock(lines, columns)
 
     def sample(self) -> dict[str, list[str]]:
         """Return the first rows as text."""
@@ -201,15 +211,15 @@ class TextTable(Table):
 
     def no_column(self, name: str) -> tuple[str, str]:
         """Return why a column is not there; the header may have another delimiter, or be data."""
-        reason, rule = super().no_column(name)
         other = other_delimiter(self.layout)
         if other is not None:
             return (
                 f"no column '{name}' when split at {self.layout.delimiter!r}: the header is the "
                 f"single word '{self.header[0]}'. Set delimiter={other!r}, or leave it out."
             ), "not-split"
+        reason, rule = super().no_column(name)
         if rule == "missing" and looks_like_data(self.header):
-            return f"{reason} The first row looks like data: add a header line.", rule
+            reason += " The first row looks like data: add a header line."
         return reason, rule
 
     def _open(self) -> io.TextIOWrapper:
@@ -219,7 +229,7 @@ class TextTable(Table):
             stream.readline()
         return stream
 
-    def _read_by_arrow(self, numbers: Mapping[str, bool]) -> Block | None:
+    def _read_by_arrow(self, numbers: Mapping[str, bool]) -> TableBlock | None:
         """Read a large plain file by pyarrow.
 
         None if it is not installed, or if it might read anything otherwise than Python's reader:
@@ -237,19 +247,19 @@ class TextTable(Table):
         rows = data.count(b"\n", start) + (not data.endswith(b"\n"))
         if table is None or table.num_rows != rows:
             return None
-        cells: dict[str, Cells] = {}
-        for name, number in numbers.items():
-            cells[name] = ArrowCells(table[name])
-            if number:
-                values = cells[name].numbers(self.decimal)
-                if not np.isfinite(values).all():
-                    return None
-                cells[name] = NumpyCells(values)
-        lines = np.arange(self.layout.skipped + 1, self.layout.skipped + 1 + rows)
-        return Block(lines, cells)
+        cells: dict[str, Cells] = {name: ArrowCells(table[name]) for name in numbers}
+        for name in filter(numbers.__getitem__, numbers):
+            values = cells[name].numbers(self.decimal)
+            if not np.isfinite(values).all():
+                return None
+            cells[name] = NumpyCells(values)
+        first = self.layout.skipped + 1
+        return TableBlock(np.arange(first, first + rows), cells)
 
 
-def _arrow_table(data: memoryview, layout: Layout, numbers: Mapping[str, bool]) -> Any:
+def _arrow_table(
+    data: memoryview, layout: Layout, numbers: Mapping[str, bool]
+) -> pyarrow.Table | None:
     """Read columns by pyarrow; None if a row has another width or a cell is no number."""
     arrow = require("pyarrow", extra="frames")
     reader = require("pyarrow.csv", extra="frames")
@@ -257,7 +267,7 @@ def _arrow_table(data: memoryview, layout: Layout, numbers: Mapping[str, bool]) 
         name: arrow.float64() if number else arrow.string() for name, number in numbers.items()
     }
     try:
-        return reader.read_csv(
+        table: pyarrow.Table = reader.read_csv(
             arrow.BufferReader(data),
             read_options=reader.ReadOptions(
                 column_names=list(layout.header),
@@ -273,6 +283,7 @@ def _arrow_table(data: memoryview, layout: Layout, numbers: Mapping[str, bool]) 
         )
     except arrow.ArrowException:
         return None
+    return table
 
 
 def open_table(
@@ -302,19 +313,8 @@ def name_of_source(source: FilePath | Frame) -> str:
     return source.name if isinstance(source, Frame) else os.path.basename(os.fspath(source))
 
 
-def position(header: Sequence[str], name: str) -> int | None:
-    """Return the place of a column; None if no column, or more than one, has this name.
-
-    A name as it is written comes first: a table may have both 'Rating' and 'rating'.
-    """
-    places = [i for i, other in enumerate(header) if other == name]
-    if not places:
-        places = [i for i, other in enumerate(header) if other.lower() == name.lower()]
-    return places[0] if len(places) == 1 else None
-
-
 def look(cells: Sequence[str], decimal: str) -> Look:
-    """Return what some cells of a column hold; what most of them hold decides.
+    """Return the content of some cells of a column; most of the cells decide its kind.
 
     >>> look(["1", "2", "x"], ".").kind, look(["a", "b", "a", "b"], ".").kind
     ('number', 'category')
@@ -323,19 +323,18 @@ def look(cells: Sequence[str], decimal: str) -> Look:
     # A number with another decimal mark makes a column of bad numbers, not a category.
     words = tuple(cell for cell in filled if not _is_some_number(cell, decimal))
     dates = sum(_DATE.fullmatch(cell) is not None for cell in filled)
-    if 2 * dates > len(filled):
-        return Look("date", filled, words)
-    if 2 * len(words) <= len(filled):
-        return Look("number", filled, words)
-    if all(word.lower() in TRUTH for word in filled):
-        return Look("truth", filled, words)
-    # Words of a category are there twice on average.
-    if len(set(words)) <= min(MOST, len(words) // 2):
-        return Look("category", filled, words)
-    return Look("text", filled, words)
+    # Words of a category appear twice on average.
+    kinds = {
+        "date": 2 * dates > len(filled),
+        "number": 2 * len(words) <= len(filled),
+        "truth": all(word.lower() in TRUTH for word in filled),
+        "category": len(set(words)) <= min(MOST, len(words) // 2),
+        "text": True,
+    }
+    return Look(next(kind for kind, fits in kinds.items() if fits), filled, words)
 
 
 def _is_some_number(cell: str, decimal: str) -> bool:
     if is_number(cell) or has_comma(cell):
         return True
-    return decimal == "," and np.isfinite(number_of(with_point(cell)))
+    return decimal == "," and is_number(with_point(cell))

@@ -11,26 +11,25 @@ import io
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO
 
 from posse.core.errors import DataError
+from posse.problems.requirements import Requirement, check_all
 from posse.problems.tables.cells import is_number
-from posse.problems.tables.faults import BadRows
-from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.options import BadRows, ReadOptions
 
 FilePath = str | os.PathLike[str]
 
 DELIMITERS = (",", ";", "\t", "|")
 BLOCK = 1 << 9
-"""Rows of a block. More new lists make Python's garbage collector look at them: larger blocks read
-two million rows more slowly.
-"""
+"""Rows of a block. Larger blocks are slower: Python's garbage collector looks at more new lists."""
 
-_OLD_SPREADSHEET = b"\xd0\xcf\x11\xe0"
-_ZIP = b"PK\x03\x04"
+_NO_TEXT = (b"\xd0\xcf\x11\xe0", b"PK\x03\x04")
+"""First bytes of old spreadsheets, and of archives such as .xlsx."""
 _MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _SEPARATOR = re.compile('"?sep=([^"])"?[,;]*', re.IGNORECASE)
 """The line that Excel writes above a header."""
@@ -53,54 +52,70 @@ class Document:
     data: bytes
 
     def __post_init__(self) -> None:
-        if not self.data or self.data.isspace():
-            raise DataError(
-                f"{self.name} is empty. Write or download it again.", rule="problems.file.empty"
-            )
-        if self.data.startswith((_OLD_SPREADSHEET, _ZIP)):
-            raise DataError(
-                f"{self.name} is a spreadsheet (such as .xlsx) or an archive, not text. In Excel: "
-                "File, Save as, 'CSV UTF-8'.",
-                rule="problems.file.spreadsheet",
-            )
-        encoding = _wide_encoding(self.data)
-        if encoding:
-            raise DataError(
-                f"{self.name} looks like text in UTF-16 without a mark. Give --encoding "
-                f"{encoding}.",
-                rule="problems.encoding.wide",
-            )
-        zero = self.data.find(b"\0")
-        if zero >= 0:
-            raise DataError(
-                f"{self.name}, row {self._row(zero)} holds a zero byte: a binary file, not text. "
-                "Give a CSV.",
-                rule="problems.file.binary",
-            )
+        check_all(self, _DOCUMENT)
         if self.data.isascii():
             return
         try:
             self.data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{self.name}, row {self._row(error.start)} holds byte "
+                f"{self.name}, row {_row_at(self.data, error.start)} holds byte "
                 f"0x{self.data[error.start]:02x}, which is not UTF-8. Save the file as UTF-8, or "
                 f"give its encoding, such as --encoding {likely_encoding(self.data)}.",
                 rule="problems.encoding.not-utf",
             ) from None
-
-    def _row(self, position: int) -> int:
-        return self.data.count(b"\n", 0, position) + 1
 
     def open(self) -> io.TextIOWrapper:
         """Open as a stream of lines, without the byte order mark that some editors put first."""
         return io.TextIOWrapper(io.BytesIO(self.data), encoding="utf-8-sig", newline="")
 
 
+_DOCUMENT: tuple[Requirement[Document], ...] = (
+    Requirement(
+        "problems.file.empty",
+        lambda document: document.data and not document.data.isspace(),
+        lambda document: f"{document.name} is empty. Write or download it again.",
+        DataError,
+    ),
+    Requirement(
+        "problems.file.spreadsheet",
+        lambda document: not document.data.startswith(_NO_TEXT),
+        lambda document: (
+            f"{document.name} is a spreadsheet (such as .xlsx) or an archive, not text. In Excel: "
+            "File, Save as, 'CSV UTF-8'."
+        ),
+        DataError,
+    ),
+    Requirement(
+        "problems.encoding.wide",
+        lambda document: not _wide_encoding(document.data),
+        lambda document: (
+            f"{document.name} looks like text in UTF-16 without a mark. Give --encoding "
+            f"{_wide_encoding(document.data)}."
+        ),
+        DataError,
+    ),
+    Requirement(
+        "problems.file.binary",
+        lambda document: 0 not in document.data,
+        lambda document: (
+            f"{document.name}, row {_row_at(document.data, document.data.find(0))} holds a zero "
+            "byte: a binary file, not text. Give a CSV."
+        ),
+        DataError,
+    ),
+)
+
+
+def _row_at(data: bytes, position: int) -> int:
+    """Return the number of the line that holds a byte."""
+    return data.count(b"\n", 0, position) + 1
+
+
 def likely_encoding(data: bytes) -> str:
     """Return the likely encoding of text that is not UTF-8.
 
-    Windows-1252 has letters where Latin-1 has control characters; a few bytes mean nothing in it.
+    Windows-1252 has letters where Latin-1 has control characters, and no meaning for a few bytes.
     """
     wide = _wide_encoding(data)
     if wide:
@@ -127,10 +142,11 @@ def _wide_encoding(data: bytes) -> str:
     return "utf-16-be" if even > odd else "utf-16-le"
 
 
-def read_bytes(path: FilePath) -> bytes:
-    """Read a file."""
+@contextmanager
+def file_errors(path: FilePath) -> Iterator[None]:
+    """Raise a `DataError` if a file cannot be read."""
     try:
-        return Path(path).read_bytes()
+        yield
     except FileNotFoundError:
         raise DataError(
             f"no file {os.fspath(path)}. Check the path.", rule="problems.file.missing"
@@ -142,19 +158,25 @@ def read_bytes(path: FilePath) -> bytes:
         ) from None
 
 
+def read_bytes(path: FilePath) -> bytes:
+    """Read a file."""
+    with file_errors(path):
+        return Path(path).read_bytes()
+
+
 def read_document(path: FilePath, options: ReadOptions) -> Document:
     """Read a text file, in the encoding of the options or of its byte order mark."""
     name = os.fspath(path)
     data = read_bytes(path)
     encoding = options.encoding or _MARKS.get(data[:2], "")
-    if not encoding or data.startswith((_OLD_SPREADSHEET, _ZIP)):
+    if not encoding or data.startswith(_NO_TEXT):
         return Document(name, data)
     try:
         return Document(name, data.decode(encoding).encode())
     except UnicodeDecodeError as error:
-        row = data.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{name}, row {row} is not text in {encoding}. Give another --encoding.",
+            f"{name}, row {_row_at(data, error.start)} is not text in {encoding}. Give another "
+            "--encoding.",
             rule="problems.encoding.wrong",
         ) from None
 
@@ -187,14 +209,18 @@ class Layout:
 
     def lines(self, stream: TextIO) -> Iterator[str]:
         """Return the lines that hold rows."""
-        return chain([self.unread] if self.unread else [], stream)
+        return chain(filter(None, [self.unread]), stream)
+
+    def count_names(self, column_names: frozenset[str]) -> int:
+        """Return how many columns have a known name."""
+        return sum(name.lower() in column_names for name in self.header)
 
 
 def read_layout(
     stream: TextIO,
     file: str,
     options: ReadOptions,
-    known: frozenset[str],
+    column_names: frozenset[str],
     header: Sequence[str] | None = None,
 ) -> Layout:
     """Read up to the first row.
@@ -203,27 +229,25 @@ def read_layout(
         stream: The file, from its start.
         file: Its name in errors.
         options: A `delimiter` of the options is used as it is.
-        known: Names of columns, in lower case; the delimiter that gives most of them is used.
+        column_names: Names of columns, in lower case. The delimiter that finds most of them is used.
         header: Names of the columns of a file without a header line.
     """
     line, number = first_line(stream, file)
     if header is not None:
-        delimiter = options.delimiter or ","
-        return Layout(file, delimiter, tuple(header), number - 1, unread=line)
-    marks: Sequence[str] = DELIMITERS
+        return Layout(file, options.delimiter or ",", tuple(header), number - 1, unread=line)
+    # With decimal commas, a comma separates columns only if nothing else does.
+    delimiters: tuple[str, ...] = DELIMITERS
     if options.decimal == ",":
-        marks = (*DELIMITERS[1:], ",")  # commas separate columns only if nothing else does
+        delimiters = (*DELIMITERS[1:], ",")
     separator = _SEPARATOR.fullmatch(line.rstrip("\r\n"))
     if separator is not None:
-        marks = (separator[1],)
+        delimiters = (separator[1],)
         line, below = first_line(stream, file)
         number += below
     if options.delimiter is not None:
-        marks = (options.delimiter,)
-    headers = [_split(line, mark) for mark in marks]
-    scores = [(sum(name.lower() in known for name in names), len(names)) for names in headers]
-    best = scores.index(max(scores))
-    return Layout(file, marks[best], headers[best], number)
+        delimiters = (options.delimiter,)
+    layouts = [Layout(file, mark, _split(line, mark), number) for mark in delimiters]
+    return max(layouts, key=lambda layout: (layout.count_names(column_names), len(layout.header)))
 
 
 def _split(line: str, delimiter: str) -> tuple[str, ...]:
@@ -233,12 +257,9 @@ def _split(line: str, delimiter: str) -> tuple[str, ...]:
 
 def other_delimiter(layout: Layout) -> str | None:
     """Return a delimiter that splits a header of one word."""
-    if len(layout.header) != 1:
-        return None
-    for mark in DELIMITERS:
-        if mark in layout.header[0]:
-            return mark
-    return None
+    (word, *others) = layout.header
+    marks = [mark for mark in DELIMITERS if mark in word]
+    return marks[0] if marks and not others else None
 
 
 def looks_like_data(header: Sequence[str]) -> bool:
@@ -261,7 +282,6 @@ def row_blocks(
     """
     reader = csv.reader(layout.lines(stream), delimiter=layout.delimiter, strict=True)
     width = len(layout.header)
-    done = 0
     last = layout.skipped
     while True:
         try:
@@ -274,13 +294,10 @@ def row_blocks(
             ) from None
         if not rows:
             return
-        lines: Sequence[int]
-        if reader.line_num - done == len(rows):
-            lines = range(last + 1, last + 1 + len(rows))
-        else:
+        lines: Sequence[int] = range(last + 1, last + 1 + len(rows))
+        if layout.skipped + reader.line_num != lines[-1]:
             lines = _last_lines(rows, last)
-        done = reader.line_num
-        last = layout.skipped + done
+        last = layout.skipped + reader.line_num
         if any(len(row) != width or not row[0] for row in rows):
             lines, rows = _whole_rows(lines, rows, layout, bad)
         if rows:
@@ -296,13 +313,11 @@ def _unreadable(stream: TextIO, layout: Layout) -> int:
     for _ in range(layout.skipped):
         stream.readline()
     reader = csv.reader(stream, delimiter=layout.delimiter, strict=True)
-    line = layout.skipped
-    try:
+    line = 0
+    with suppress(csv.Error):
         for _ in reader:
-            line = layout.skipped + reader.line_num
-    except csv.Error:
-        pass
-    return line + 1
+            line = reader.line_num
+    return layout.skipped + line + 1
 
 
 def _last_lines(rows: list[list[str]], last: int) -> list[int]:
@@ -318,23 +333,18 @@ def _whole_rows(
     lines: Sequence[int], rows: list[list[str]], layout: Layout, bad: BadRows
 ) -> tuple[list[int], list[list[str]]]:
     """Leave out blank rows, and rows of another width than the header's."""
-    whole_lines = []
-    whole_rows = []
     width = len(layout.header)
-    for line, row in zip(lines, rows, strict=True):
-        if not any(map(str.strip, row)):
-            continue
-        if len(row) == width:
-            whole_lines.append(line)
-            whole_rows.append(row)
-            continue
-        remedy = "Complete the row."
-        if len(row) > width:
-            remedy = f"Quote a field that holds {layout.delimiter!r}."
-        bad.add(
-            line,
-            f", column {min(len(row), width) + 1}: expected {width} columns as in the header, got "
-            f"{len(row)}",
-            remedy,
-        )
-    return whole_lines, whole_rows
+    filled = [
+        (line, row) for line, row in zip(lines, rows, strict=True) if any(map(str.strip, row))
+    ]
+    for line, row in filled:
+        if len(row) != width:
+            wide = f"Quote a field that holds {layout.delimiter!r}."
+            bad.add(
+                line,
+                f", column {min(len(row), width) + 1}: expected {width} columns as in the header, "
+                f"got {len(row)}",
+                wide if len(row) > width else "Complete the row.",
+            )
+    complete = [(line, row) for line, row in filled if len(row) == width]
+    return [line for line, _ in complete], [row for _, row in complete]

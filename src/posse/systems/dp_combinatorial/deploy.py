@@ -23,7 +23,7 @@ from posse.core.settings import IMPORTS, Settings
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import SeededNoise
 from posse.privacy.dp.plans import Plan
-from posse.problems.markets.offers import OFFERED
+from posse.problems.markets.settings import OFFERED
 from posse.problems.tables.schema import Schema
 from posse.problems.tables.table import open_table
 from posse.results import words

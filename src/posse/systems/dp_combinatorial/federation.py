@@ -20,8 +20,7 @@ from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import SeededNoise
 from posse.privacy.dp.plans import Plan, plan_of_noise
 from posse.privacy.dp.rounds import noise_every_round
-from posse.problems.markets.market import Market, make_market
-from posse.problems.markets.supply import epoch_at
+from posse.problems.markets.market import Market, epoch_at, make_market
 from posse.results.record import Record, Traffic, points_of
 from posse.runtime.memory import MemoryRun, fork
 from posse.systems.base import AnySystem, presentation

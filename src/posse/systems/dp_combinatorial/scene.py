@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.problems.markets.supply import epoch_at
+from posse.problems.markets.market import epoch_at
 from posse.runtime.memory import Delivery
 from posse.systems.dp_combinatorial.agent import Agent
 from posse.systems.dp_combinatorial.federation import MarketRun, TwinRun, agents_of

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from posse.core.compiled import compiled_loops, compiled_short_loops
 from posse.core.random import DELIVERY, derive_key, words32
 from posse.policies.purchase.oracle import exact, meets, rate
-from posse.problems.markets.market import Market
-from posse.problems.markets.supply import Supply, epoch_at, from_word, untabled
+from posse.problems.markets.market import Market, Supply, epoch_at, from_word, untabled
 from posse.results.record import points_of
 from posse.systems.dp_combinatorial.learning import (
     Knowledge,

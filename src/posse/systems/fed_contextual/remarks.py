@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.problems.populations.population import Population
-from posse.problems.populations.ragged import Ragged
+from posse.problems.populations.population import Population, Ragged
 from posse.problems.populations.worlds import Drift, Presence, Rewards, tag_counts
 
 Floats = NDArray[np.float64]

@@ -32,8 +32,7 @@ from posse.policies.contextual.registry import (
 from posse.policies.contextual.schedules import OWN_FALCON, C
 from posse.policies.own import explain, is_own, load, source_of
 from posse.privacy.dp.sampled import SampledGaussian, Training
-from posse.problems.populations.population import Population, standardised
-from posse.problems.populations.ragged import Ragged
+from posse.problems.populations.population import Population, Ragged, standardised
 from posse.problems.populations.settings import PopulationSettings
 from posse.problems.populations.worlds import Availability, Scenario
 from posse.results.values import JSON, plain_dict

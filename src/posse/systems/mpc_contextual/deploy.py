@@ -18,8 +18,7 @@ from posse.core.errors import ConfigError, MissingExtraError
 from posse.core.roles import Note, Role
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import FixedPoint, Words
-from posse.problems.contexts.contexts import Contexts
-from posse.problems.contexts.features import read_block
+from posse.problems.contexts.contexts import Contexts, read_block
 from posse.problems.tables.options import ReadOptions
 from posse.results.section import Section
 from posse.runtime.local import world_beside

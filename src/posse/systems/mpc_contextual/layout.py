@@ -18,7 +18,7 @@ from posse.core import check
 from posse.core.errors import ConfigError, DataError, DisagreementError, MissingExtraError
 from posse.core.settings import Settings
 from posse.privacy.sharing.dealing import Plan
-from posse.problems.contexts.features import FeatureBlock, read_block
+from posse.problems.contexts.contexts import FeatureBlock, read_block
 from posse.problems.data import ENCODING
 from posse.problems.tables.options import ReadOptions, check_encoding
 from posse.runtime.certificates.names import check_name

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.problems.populations.draws import LAG, uniforms
+from posse.problems.populations.population import LAG, uniforms
 from posse.problems.populations.worlds import Availability
 
 SAMPLINGS = ("fixed", "poisson")
