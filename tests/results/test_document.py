@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posse.core.statistics import wilson
+from posse.core.statistics import mean_interval, wilson
 from posse.results import Record, render_report
 from posse.results.document import (
     averages_of,
     document,
     origin,
     sameness,
-    spread,
 )
 from posse.results.record import yardsticks
 from posse.results.render import render_json, render_markdown
@@ -41,10 +40,10 @@ def column(shown: Any, name: str) -> list[str]:
 def test_one_run_has_the_arm_that_was_pulled_most_with_its_interval() -> None:
     record = learnt()
     shares = 100 * record.pulls[:, 2] / record.pulls.sum(axis=1)
-    mean, low, high = spread(shares)
+    mean = mean_interval(shares)
     shown = document(record)
     assert shown.headline.startswith("clinic-c ")
-    assert f"{mean:.0f} [{low:.0f}, {high:.0f}] % of 200 pulls" in shown.headline
+    assert f"{mean.estimate:.0f} [{mean.low:.0f}, {mean.high:.0f}] % of 200 pulls" in shown.headline
     other = replace(record, pulls=record.pulls[:, ::-1])
     (truth, *_) = document(other).sentences
     assert "clinic-c, which pays 0.7" in truth
@@ -108,7 +107,10 @@ def test_gains_of_several_runs_are_percentages_with_their_errors() -> None:
     config = {**ucb.config, "policy": "thompson"}
     better = replace(ucb, id="0better", config=config, total=total)
     shown = document([ucb, better])
-    amount = interval(*spread(averages_of(better)))
+    averages = averages_of(better)
+    assert averages is not None
+    mean = mean_interval(averages)
+    amount = interval(mean.estimate, mean.low, mean.high)
     assert shown.headline == f"thompson (plain) earned most: {amount} per step"
     gain = 100 * 60 / float(np.mean(ucb.total))
     assert column(shown, "difference") == ["–", f"+{gain:.0f} ± 0 %"]

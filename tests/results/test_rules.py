@@ -182,4 +182,4 @@ def test_every_refusal_has_a_rule_that_is_raised_above() -> None:
                 assert any(re.fullmatch(pattern, each) for each in CASES), (path.name, pattern)
 
 
-ERRORS = ("ConfigError", "DataError", "StoreError", "MissingExtraError")
+ERRORS = ("ConfigError", "DataError", "StoreError", "MissingExtraError", "ensure")

@@ -25,7 +25,7 @@ from posse.core.errors import DataError
 from posse.core.statistics import Band, band
 from posse.results import words
 from posse.results.compare import identical, times_as_long
-from posse.results.naming import Named, distinct, labels
+from posse.results.naming import distinct, labels
 from posse.results.record import CHANCE, Ints, Record, several
 from posse.results.words import common, plural
 
@@ -366,7 +366,7 @@ def _time_bars(ax: Axes, secure: Record, plain: Record) -> None:
 # How every figure looks ---------------------------------------------------------------------------
 
 
-def role_colours(records: Iterable[Named], kinds: Iterable[str]) -> dict[str, tuple[str, str]]:
+def role_colours(records: Iterable[Record], kinds: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return the colours of kinds of role on a light and on a dark page: those that the records'
     systems declare.
 
@@ -487,7 +487,7 @@ def text(value: str, limit: int = 36) -> str:
     return printable.replace("$", r"\$")
 
 
-def legend_labels(records: Sequence[Named], names: Sequence[str] | None = None) -> list[str]:
+def legend_labels(records: Sequence[Record], names: Sequence[str] | None = None) -> list[str]:
     """Name each record for a legend, in short lines; no two are called the same."""
 
     def lines(label: str) -> str:
