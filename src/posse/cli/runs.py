@@ -72,9 +72,6 @@ def list_runs(
     query = run_lists.Query(where or [], _names(sort), _names(group), _names(columns))
     is_plain_list = query == run_lists.Query([], [], [], [])
     rows = store.list((limit or None) if is_plain_list else None, kind)
-    if not query.group and not query.columns:
-        # A pair is saved so that its protected run is 'last'; the list has the newer one first.
-        rows.sort(key=lambda row: (row.created, row.id), reverse=True)
     heads = store.heads(row.id for row in rows)  # damaged runs have none
     if not is_plain_list:
         run_lists.print_query(query, run_lists.figures_of(store, heads), rows, heads, limit, json)
