@@ -18,7 +18,6 @@ from posse.results.document import (
 )
 from posse.results.record import yardsticks
 from posse.results.render import render_json, render_markdown
-from posse.results.words import interval
 from tests.kit.pages import Page
 from tests.kit.records import example_contextual_record, example_market_record, example_record
 
@@ -109,8 +108,7 @@ def test_gains_of_several_runs_are_percentages_with_their_errors() -> None:
     shown = document([ucb, better])
     averages = averages_of(better)
     assert averages is not None
-    mean = mean_interval(averages)
-    amount = interval(mean.estimate, mean.low, mean.high)
+    amount = str(mean_interval(averages))
     assert shown.headline == f"thompson (plain) earned most: {amount} per step"
     gain = 100 * 60 / float(np.mean(ucb.total))
     assert column(shown, "difference") == ["–", f"+{gain:.0f} ± 0 %"]

@@ -18,9 +18,9 @@ from posse.core.statistics import (
     unknown_interval,
 )
 from posse.results.naming import labels
-from posse.results.record import CHANCE, PLAIN, Record
+from posse.results.record import CHANCE, PLAIN, Record, nouns_of
 from posse.results.values import same
-from posse.results.words import Vocabulary, common, plural
+from posse.results.words import Vocabulary, plural
 
 SHORTEST = 0.005
 """CPU seconds below which a time is mostly the clock and the caches."""
@@ -132,7 +132,7 @@ def compare(records: Iterable[Record], *, strict: bool = False) -> Comparison:
         )
     names = labels(chosen)
     rows = tuple(_row(chosen[i], names[i], chosen[0]) for i in range(len(chosen)))
-    nouns = common(record.words for record in chosen)
+    nouns = nouns_of(chosen)
     return Comparison(rows, (*conflicts, *_notes(chosen, rows)), nouns, chosen)
 
 
@@ -273,7 +273,7 @@ def _failed_total(*records: Record) -> float:
 
 
 def _conflicts(records: tuple[Record, ...]) -> list[str]:
-    nouns = common(record.words for record in records)
+    nouns = nouns_of(records)
     horizons = [f"{record.horizon:,}" for record in records]
     notes = _if_different("The horizons differ ({} " + f"{plural(nouns.step)}).", horizons)
     if any(record.problem != records[0].problem for record in records):

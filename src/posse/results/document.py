@@ -8,12 +8,19 @@ know is omitted: a party of a deployment reads only what it may know.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
-from posse.core.statistics import Floats, Interval, mean_interval, paired_interval, wilson
+from posse.core.statistics import (
+    Floats,
+    format_interval,
+    mean_interval,
+    paired_interval,
+    wilson,
+)
 from posse.core.statistics import standard_error as error_of
 from posse.results import words
 from posse.results.compare import compare, difference, identical, times_as_long, too_short
@@ -28,14 +35,12 @@ from posse.results.record import (
     PLACEBO,
     PLAIN,
     Record,
+    nouns_of,
     several,
 )
 from posse.results.section import Section
 from posse.results.values import JSON, as_list, as_table, flat
-from posse.results.words import Vocabulary, common, plural
-
-Labelled = Sequence[tuple[Record, str]]
-"""Records with their labels."""
+from posse.results.words import Vocabulary, plural
 
 UNPROTECTED = {
     PLAIN: ("nobody: this run has no protection", "any single party that runs it"),
@@ -51,6 +56,40 @@ MOST_SEEDS = 50
 """Seeds in the table of a record."""
 MOST_BARS = 200
 """Arms in a figure of pulls."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Records with their labels."""
+
+    records: tuple[Record, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def nouns(self) -> Vocabulary:
+        """The nouns that all of them share."""
+        return nouns_of(self.records)
+
+    def __iter__(self) -> Iterator[tuple[Record, str]]:
+        return iter(zip(self.records, self.labels, strict=True))
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def where(self, condition: Callable[[Record], object]) -> Labelled:
+        """Return the records for which a condition holds."""
+        places = [i for i, record in enumerate(self.records) if condition(record)]
+        return Labelled(
+            tuple(self.records[i] for i in places), tuple(self.labels[i] for i in places)
+        )
+
+    def different(self) -> Labelled:
+        """Return the records of which no two are equal."""
+        first_ones: list[Record] = []
+        for record in self.records:
+            if not any(identical(record, other) for other in first_ones):
+                first_ones.append(record)
+        return self.where(lambda record: any(record is other for other in first_ones))
 
 
 # What a document consists of ----------------------------------------------------------------------
@@ -160,7 +199,7 @@ def document(
         notes: Further sentences.
     """
     chosen = several(records)
-    pairs = list(zip(chosen, labels(chosen), strict=True))
+    pairs = Labelled(chosen, tuple(labels(chosen)))
     joined_records = joining(chosen) if any(record.parties for record in chosen) else ()
     headline, *sentences = _answer(pairs, joined_records)
     return Document(
@@ -218,7 +257,8 @@ def _warnings(pairs: Labelled) -> list[str]:
 def _answer(pairs: Labelled, joined_records: Sequence[Joining]) -> list[str]:
     """Return the headline, and the sentences below it."""
     rivals = _rivals(pairs)
-    first, label = rivals[0]
+    first = rivals.records[0]
+    label = rivals.labels[0]
     compared = [joined for joined in joined_records if joined.baseline is not None]
     if compared:
         answer = _answer_of_joining(compared[0])
@@ -228,10 +268,10 @@ def _answer(pairs: Labelled, joined_records: Sequence[Joining]) -> list[str]:
         answer = _answer_of_arm(first, label)
     else:
         answer = [_headline(first, label), _unsaid(first, label), *_cards(first), origin(first)]
-    equal = [record for record, _ in pairs if record is not first and identical(record, first)]
-    if equal:
+    equal = pairs.where(lambda record: record is not first and identical(record, first))
+    if len(equal):
         nouns = first.words
-        names = words.listed(short_labels([(record, record.label) for record in equal[:3]]))
+        names = words.listed(short_labels(equal)[:3])
         more = f" and {len(equal) - 3} more" if len(equal) > 3 else ""
         what = f"Same {plural(nouns.pull)} and same {nouns.reward} as {names}{more}"
         answer.append(f"{what}, bit for bit.")
@@ -255,11 +295,11 @@ def _cards(record: Record) -> list[str]:
 
 def short_labels(pairs: Labelled) -> list[str]:
     """Return the protection of each record if nothing else distinguishes them, else their labels."""
-    protections = [record.protection for record, _ in pairs]
-    policies = {str(record.policy) for record, _ in pairs}
+    protections = [record.protection for record in pairs.records]
+    policies = {str(record.policy) for record in pairs.records}
     if len(policies) == 1 and len(set(protections)) == len(protections):
         return protections
-    return [label for _, label in pairs]
+    return list(pairs.labels)
 
 
 def origin(record: Record) -> str:
@@ -298,7 +338,7 @@ def _answer_of_arm(record: Record, label: str) -> list[str]:
     name = record.arm_names[arm]
     pulls_by_run = record.pulls.sum(axis=1)
     shares = mean_interval(100 * record.pulls[:, arm] / pulls_by_run)
-    share = words.interval(shares.estimate, max(shares.low, 0.0), min(shares.high, 100.0))
+    share = format_interval(shares.estimate, max(shares.low, 0.0), min(shares.high, 100.0))
     pulls = words.count(int(pulls_by_run[0]), record.words.pull)
     if (pulls_by_run != pulls_by_run[0]).any():  # an interrupted run pulled less often
         total = words.count(int(pulls_by_run.sum()), record.words.pull)
@@ -338,7 +378,7 @@ def _mean_with_interval(record: Record, arm: int) -> str:
     count = ratings[arm] if len(ratings) == record.arms else 0
     if not count:
         return words.number(mean, 3)
-    return f"{words.interval(mean, *wilson(mean * count, count))} ({words.count(count, 'rating')})"
+    return f"{format_interval(mean, *wilson(mean * count, count))} ({words.count(count, 'rating')})"
 
 
 def _headline(record: Record, label: str) -> str:
@@ -398,12 +438,9 @@ def _unfinished(record: Record) -> str:
 
 def _rivals(pairs: Labelled) -> Labelled:
     """Omit records that equal an earlier one, and plain twins of protected ones."""
-    protected = [_question(record) for record, _ in pairs if record.level != PLAIN]
-    rivals = []
-    for record, label in pairs:
-        if record.level != PLAIN or _question(record) not in protected:
-            rivals.append((record, label))
-    return _different(rivals)
+    protected = [_question(record) for record in pairs.records if record.level != PLAIN]
+    rivals = pairs.where(lambda record: record.level != PLAIN or _question(record) not in protected)
+    return rivals.different()
 
 
 def _question(record: Record) -> tuple[str, Mapping[str, JSON], int]:
@@ -413,9 +450,9 @@ def _question(record: Record) -> tuple[str, Mapping[str, JSON], int]:
 
 def _answer_of_several(rivals: Labelled) -> list[str]:
     """Return which run earned most, with its interval, and how much more than the next."""
-    first = rivals[0][0]
-    if any(record.problem != first.problem for record, _ in rivals):
-        problems = list(dict.fromkeys(record.problem_name for record, _ in rivals))
+    first = rivals.records[0]
+    if any(record.problem != first.problem for record in rivals.records):
+        problems = list(dict.fromkeys(record.problem_name for record in rivals.records))
         where = f"{len(problems)} problems" if len(problems) > 1 else problems[0]
         headline = f"{len(rivals)} runs on {where}: no comparison"
         return [headline, "Rewards of different problems cannot be compared."]
@@ -425,10 +462,10 @@ def _answer_of_several(rivals: Labelled) -> list[str]:
         if averages is not None:
             earning.append((float(averages.mean()), averages, record, label))
     if len(earning) < 2:
-        return [first.problem_name, sentence(*rivals[0])]
+        return [first.problem_name, sentence(first, rivals.labels[0])]
     earning.sort(key=lambda entry: -entry[0])
     _, averages, top, label = earning[0]
-    nouns = common(record.words for record, _ in rivals)
+    nouns = rivals.nouns
     amount = nouns.priced(_text_of(averages))
     answer = [f"{label} earned most: {amount} per {unit_of(nouns)}"]
     if any(record.status != "finished" for _, _, record, _ in earning):
@@ -531,11 +568,7 @@ def averages_of(record: Record) -> Floats | None:
 
 def _text_of(averages: Floats) -> str:
     """Write the mean of averages with its 95 % interval."""
-    return _text_of_interval(mean_interval(averages))
-
-
-def _text_of_interval(interval: Interval) -> str:
-    return words.interval(interval.estimate, interval.low, interval.high)
+    return str(mean_interval(averages))
 
 
 def unit_of(nouns: Vocabulary) -> str:
@@ -545,11 +578,11 @@ def unit_of(nouns: Vocabulary) -> str:
 
 def _picture(pairs: Labelled) -> Picture | None:
     """Return averages of the runs, the best fixed arm and an even split; None if not known."""
-    first = pairs[0][0]
-    if any(record.problem != first.problem for record, _ in pairs):
+    first = pairs.records[0]
+    if any(record.problem != first.problem for record in pairs.records):
         return None
     runs: list[tuple[Record, str, Floats]] = []
-    for record, label in _different(pairs):
+    for record, label in pairs.different():
         averages = averages_of(record)
         if averages is not None:
             runs.append((record, label, averages))
@@ -567,7 +600,7 @@ def _picture(pairs: Labelled) -> Picture | None:
     for _, label, averages in runs:
         mean = float(averages.mean())
         bars.append(Bar(label, mean, _text_of(averages), _gain(mean, base)))
-    nouns = common(record.words for record, *_ in runs)
+    nouns = pairs.nouns
     if not isinstance(chance, float):
         return Picture(f"{nouns.earned} per {nouns.step}", reference, tuple(bars))
     best = float(first.summary[BEST])
@@ -592,10 +625,10 @@ def _gain(value: float, base: float) -> str:
 
 def _cost_table(pairs: Labelled) -> Section:
     """Return what was earned and what it cost, one row per record; unknown columns are omitted."""
-    records = [record for record, _ in pairs]
-    nouns = common(record.words for record in records)
+    records = pairs.records
+    nouns = pairs.nouns
     columns = {
-        "": short_labels(pairs) if len(pairs) > 1 else [pairs[0][1]],
+        "": short_labels(pairs) if len(pairs) > 1 else pairs.labels,
         nouns.earned: [
             words.plus_minus(record.total_mean, error_of(record.total)) for record in records
         ],
@@ -764,8 +797,8 @@ def _leaks(record: Record) -> tuple[str, ...]:
 
 def _privacy_details(pairs: Labelled) -> list[Section]:
     """Return what the ledgers prove, their releases, and what they do not cover."""
-    records = [record for record, _ in pairs]
-    noun = common(record.words for record in records).party
+    records = pairs.records
+    noun = pairs.nouns.party
     promises = tuple(promise.sentence(noun) for promise in guarantees(records))
     sections = [Section("Privacy spent", items=promises)]
     for record, label in pairs:
@@ -802,9 +835,9 @@ def _cell(key: str, value: JSON) -> str:
 
 def _details(pairs: Labelled, joined_records: Sequence[Joining]) -> list[Section]:
     """Return all further tables: of the systems, of parties, of arms, protection, costs, settings."""
-    records = [record for record, _ in pairs]
+    records = pairs.records
     details = [_parties_table(joined) for joined in joined_records]
-    details += sections_of(pairs)
+    details += _sections(pairs)
     details += _pulls_tables(pairs)
     details += _protection_details(records)
     details += _privacy_details(pairs)
@@ -818,29 +851,26 @@ def _details(pairs: Labelled, joined_records: Sequence[Joining]) -> list[Section
 
 def comparison_tables(records: Sequence[Record], names: Sequence[str]) -> list[Section]:
     """Return the tables of several labelled records: costs, pulls and the systems' own."""
-    pairs = list(zip(records, names, strict=True))
+    pairs = Labelled(tuple(records), tuple(names))
     costs = _cost_table(pairs)
     if len(pairs) > 1:
         costs = replace(costs, notes=(*costs.notes, *compare(records).notes))
-    return [costs, *_pulls_tables(pairs), *_cost_details(pairs), *sections_of(pairs)]
+    return [costs, *_pulls_tables(pairs), *_cost_details(pairs), *_sections(pairs)]
 
 
-def sections(
-    records: Record | Iterable[Record], names: Sequence[str] | None = None
-) -> list[Section]:
+def sections(records: Record | Iterable[Record]) -> list[Section]:
     """Return the tables that the systems of these records want shown, those of one title together."""
     chosen = several(records)
-    return sections_of(list(zip(chosen, names or labels(chosen), strict=True)))
+    return _sections(Labelled(chosen, tuple(labels(chosen))))
 
 
-def sections_of(pairs: Labelled) -> list[Section]:
-    """Return the tables that the systems of labelled records want shown."""
+def _sections(pairs: Labelled) -> list[Section]:
     by_title: dict[str, list[Section]] = {}
     for record, label in pairs:
         for table in record.show_list("sections"):
             section = Section.read(as_table(table), label if len(pairs) > 1 else "")
             by_title.setdefault(section.title, []).append(section)
-    return [section for same in by_title.values() for section in same]
+    return list(chain.from_iterable(by_title.values()))
 
 
 def _audit_tables(records: Sequence[Record]) -> list[Section]:
@@ -907,7 +937,8 @@ def _notes_of_joining(joined: Joining) -> list[str]:
 
 def _pulls_tables(pairs: Labelled) -> list[Section]:
     """Return the pulls of records of which no two are equal; one arm alone needs no table."""
-    return [_pulls_table(*pair) for pair in _different(pairs) if pair[0].arms > 1 and pair[0].runs]
+    pulled = pairs.where(lambda record: record.runs and record.arms > 1)
+    return [_pulls_table(record, label) for record, label in pulled.different()]
 
 
 def _pulls_table(record: Record, label: str) -> Section:
@@ -1010,69 +1041,60 @@ def _seeds(record: Record) -> str:
 
 def _plots(pairs: Labelled) -> list[Plot]:
     """Return the figures that these records allow. Curves of equal runs are drawn once."""
-    curved = [pair for pair in pairs if pair[0].runs and pair[0].steps.size]
-    plots = []
-    if curved:
-        different = _different(curved)
-        plots.append(_reward_plot(curved, different))
-        regretful = [pair for pair in different if pair[0].regret is not None]
-        if regretful:
-            plots.append(_plot("regret_curves", _regret_caption(regretful), regretful))
-        for name in shared_curves([record for record, _ in different]):
-            caption = f"{name[:1].upper()}{name[1:]}."
-            plots.append(_plot("shown_curves", caption, different, curve=name))
+    curved = pairs.where(lambda record: record.runs and record.steps.size)
+    different = curved.different()
+    plots = _reward_plots(curved, different)
+    regretful = different.where(lambda record: record.regret is not None)
+    if len(regretful):
+        plots.append(_plot("regret_curves", _regret_caption(regretful), regretful))
+    for name in shared_curves(different.records):
+        caption = f"{name[:1].upper()}{name[1:]}."
+        plots.append(_plot("shown_curves", caption, different, curve=name))
     plots += _pull_plots(pairs)
-    timed = [pair for pair in pairs if len(pair[0].role_seconds) > 1]
+    timed = pairs.where(lambda record: len(record.role_seconds) > 1)
     if len(timed) > 1:
         plots.append(_plot("role_times", "CPU time by role.", timed))
     return plots
 
 
-def _reward_plot(curved: Labelled, different: Labelled) -> Plot:
+def _reward_plots(curved: Labelled, different: Labelled) -> list[Plot]:
     """Return the figure of the reward: of a protected run and its twin, or its sum, or per step."""
-    nouns = common(record.words for record, _ in curved)
+    if not len(curved):
+        return []
+    nouns = curved.nouns
     # The reward per step of a system that learns from contexts grows, which its sum hides.
-    if all(CHANCE in each.summary and each.show.get("learnt") != {} for each, _ in different):
+    if all(map(_learns_from_contexts, different.records)):
         caption = f"{nouns.reward.capitalize()} per {nouns.step} over the run."
-        return _plot("reward_rates", caption, different)
-    twins = twins_of([record for record, _ in curved])
+        return [_plot("reward_rates", caption, different)]
+    twins = twins_of(curved.records)
     if twins is None or len(curved) > 2:
         caption = f"Cumulative {nouns.reward}, the mean over runs."
-        return _plot("reward_curves", caption, different)
+        return [_plot("reward_curves", caption, different)]
     secure = twins[0]
     name = "Protected" if secure.protected else f"Level {secure.protection},"
     caption = f"{name} against plain: {nouns.reward} over the {plural(nouns.step)}, and time."
-    ordered = sorted(curved, key=lambda pair: pair[0] is not secure)
-    return _plot("secure_against_plain", caption, ordered)
+    label = dict(zip(map(id, curved.records), curved.labels, strict=True))
+    ordered = Labelled(twins, (label[id(secure)], label[id(twins[1])]))
+    return [_plot("secure_against_plain", caption, ordered)]
+
+
+def _learns_from_contexts(record: Record) -> bool:
+    return CHANCE in record.summary and record.show.get("learnt") != {}
 
 
 def _plot(kind: str, caption: str, pairs: Labelled, curve: str = "") -> Plot:
-    records, names = zip(*pairs, strict=True)
-    return Plot(kind, caption, records, names, curve)
+    return Plot(kind, caption, pairs.records, pairs.labels, curve)
 
 
 def _pull_plots(pairs: Labelled) -> list[Plot]:
     """Return a figure of pulls for each set of arms; one arm alone needs no figure."""
-    by_arms: dict[tuple[str, ...], list[tuple[Record, str]]] = {}
-    for record, label in _different(pairs):
-        if record.runs and 1 < record.arms <= MOST_BARS:
-            by_arms.setdefault(record.arm_names, []).append((record, label))
+    pulled = pairs.where(lambda record: record.runs and 1 < record.arms <= MOST_BARS).different()
     plots = []
-    for same in by_arms.values():
-        caption = common(record.words for record, _ in same).pulled
-        if len(same) == 1:
-            caption += f" by {same[0][1]}"
-        plots.append(_plot("pulls_per_arm", f"{caption}.", same))
+    for names in dict.fromkeys(record.arm_names for record in pulled.records):
+        same = pulled.where(lambda record, names=names: record.arm_names == names)
+        by = f" by {same.labels[0]}" if len(same) == 1 else ""
+        plots.append(_plot("pulls_per_arm", f"{same.nouns.pulled}{by}.", same))
     return plots
-
-
-def _different(pairs: Labelled) -> list[tuple[Record, str]]:
-    """Return the records of which no two are equal."""
-    different: list[tuple[Record, str]] = []
-    for record, label in pairs:
-        if not any(identical(record, other) for other, _ in different):
-            different.append((record, label))
-    return different
 
 
 def twins_of(records: Sequence[Record]) -> tuple[Record, Record] | None:
@@ -1093,8 +1115,8 @@ def _is_twin(plain: Record, secure: Record) -> bool:
 
 
 def _regret_caption(pairs: Labelled) -> str:
-    caption = common(record.words for record, _ in pairs).regret_caption
-    if all(record.contextual for record, _ in pairs):
+    caption = pairs.nouns.regret_caption
+    if all(record.contextual for record in pairs.records):
         return caption.replace("the best arm", "the best arm of every context")
     return caption
 
@@ -1104,4 +1126,5 @@ def shared_curves(records: Sequence[Record]) -> list[str]:
     names = []
     for record in records:
         names.append([str(as_table(curve)["name"]) for curve in record.show_list("curves")])
-    return [name for name in names[0] if all(name in each for each in names)]
+    shared = names[0] if names else []
+    return [name for name in shared if all(name in each for each in names)]

@@ -26,9 +26,9 @@ from posse.core.statistics import Band, band
 from posse.results import words
 from posse.results.compare import identical, times_as_long
 from posse.results.naming import distinct, labels
-from posse.results.record import CHANCE, Ints, Record, several
+from posse.results.record import CHANCE, Ints, Record, nouns_of, several
 from posse.results.values import as_table
-from posse.results.words import common, plural
+from posse.results.words import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -83,7 +83,7 @@ def reward_curves(
     """Draw the mean cumulative reward of each record, with its band (see `band`)."""
     chosen = _drawable(records, "curve")
     bands = [record.reward_band(quantiles) for record in chosen]
-    return _curves(chosen, bands, labels, common(r.words for r in chosen).cumulative)
+    return _curves(chosen, bands, labels, nouns_of(chosen).cumulative)
 
 
 def regret_curves(
@@ -96,7 +96,7 @@ def regret_curves(
     """
     chosen = _drawable(records, "curve")
     bands = [record.regret_band(quantiles) for record in chosen]
-    nouns = common(record.words for record in chosen)
+    nouns = nouns_of(chosen)
     unit = nouns.money or nouns.reward
     return _curves(chosen, bands, labels, f"cumulative pseudo-regret ({unit})")
 
@@ -119,7 +119,7 @@ def reward_rates(
     A dotted line is what chance would earn, if that is known.
     """
     chosen = _drawable(records, "curve")
-    nouns = common(record.words for record in chosen)
+    nouns = nouns_of(chosen)
     figure = blank()
     ax = axes(figure, x=nouns.step, y=f"{nouns.earned} per {nouns.step}")
     bands = []
@@ -157,7 +157,7 @@ def pulls_per_arm(records: Records, labels: Sequence[str] | None = None) -> Figu
         "the records have different numbers of arms. Draw them one by one.",
         rule="results.arms.different",
     )
-    nouns = common(record.words for record in chosen)
+    nouns = nouns_of(chosen)
     figure = blank()
     ax = axes(figure, x=nouns.arm, y=f"{plural(nouns.pull)} per run (mean)", grid="y")
     width = 0.8 / len(chosen)
@@ -192,7 +192,7 @@ def _curves(
     records: Sequence[Record], bands: list[Band], labels: Sequence[str] | None, y: str
 ) -> Figure:
     figure = blank()
-    ax = axes(figure, x=common(record.words for record in records).step, y=y)
+    ax = axes(figure, x=nouns_of(records).step, y=y)
     names = legend_labels(records, labels)
     for i, record in enumerate(records):
         draw_band(ax, record.steps, bands[i], i, names[i])
@@ -312,7 +312,7 @@ def secure_against_plain(
 
     The bars are on a logarithmic axis if one is more than twenty times the other.
     """
-    nouns = common(record.words for record in _drawable((secure, plain), "curve"))
+    nouns = nouns_of(_drawable((secure, plain), "curve"))
     figure = blank(3.4, width=6.4)
     grid = figure.add_gridspec(1, 2, width_ratios=(1.5, 1))
     left = style(figure.add_subplot(grid[0]), x=nouns.step, y=nouns.cumulative)

@@ -32,7 +32,7 @@ from posse.results.values import (
     same,
     strict,
 )
-from posse.results.words import Vocabulary, vocabulary
+from posse.results.words import Vocabulary, common, vocabulary
 from posse.version import __version__
 
 Ints = npt.NDArray[np.int64]
@@ -176,7 +176,11 @@ class Traffic:
         )
 
 
-def _no_values() -> npt.NDArray[np.generic]:
+def _no_integers() -> Ints:
+    return np.zeros(0, np.int64)
+
+
+def _no_floats() -> Floats:
     return np.zeros(0)
 
 
@@ -234,13 +238,13 @@ class Record:
     """Protection: "plain" (none), "alone" (no federation), "placebo" (a control), or a level of its
     system.
     """
-    steps: Ints = field(default_factory=_no_values)
+    steps: Ints = field(default_factory=_no_integers)
     """(points,) the steps at which the curves were sampled, increasing."""
-    reward: Floats = field(default_factory=_no_values)
+    reward: Floats = field(default_factory=_no_floats)
     """(runs, points) cumulative reward."""
     total: tuple[float, ...] = ()
     """(runs,) cumulative reward at the end of each run; empty where that is not known."""
-    pulls: Ints = field(default_factory=_no_values)
+    pulls: Ints = field(default_factory=_no_integers)
     """(runs, arms) how often each arm was pulled; no arms where that is not known."""
     regret: Floats | None = None
     """(runs, points) cumulative pseudo-regret; None where the true means are not known."""
@@ -675,6 +679,11 @@ class Record:
 def several(records: Record | Iterable[Record]) -> tuple[Record, ...]:
     """Accept one record where several are expected."""
     return (records,) if isinstance(records, Record) else tuple(records)
+
+
+def nouns_of(records: Iterable[Record]) -> Vocabulary:
+    """Return the nouns that the systems of records share, and the defaults for the others."""
+    return common(record.words for record in records)
 
 
 _ELEMENTS: Mapping[str, Callable[..., object]] = {

@@ -316,9 +316,9 @@ class RunHandle:
 def _row(values: tuple[object, ...]) -> RunRow:
     """Return a line of the list from the columns of a record, and those of a run in progress."""
     row = RunRow(*values[: len(COLUMNS)])  # type: ignore[arg-type]
-    live = Live(*values[len(COLUMNS) :])  # type: ignore[arg-type]
-    if live.pid is None:
+    if values[-1] is None:  # it is not in progress
         return row
+    live = Live(*values[len(COLUMNS) :])  # type: ignore[arg-type]
     return replace(
         row,
         status=live.status,

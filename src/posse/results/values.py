@@ -149,7 +149,7 @@ def floats(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.
 
 def integers(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.int64]:
     """Copy into a read-only int64 array. A fraction raises an error and is not rounded."""
-    array = _array(values, dimensions, name, None)
+    array: npt.NDArray[np.generic] = _array(values, dimensions, name, None)
     ensure(
         array.dtype.kind in "iu" or not array.size,
         f"{name} must hold integers, got {array.dtype}. Convert it with astype('int64').",
@@ -164,7 +164,7 @@ def _array(
     values: npt.ArrayLike, dimensions: int, name: str, dtype: np.dtype[Scalar] | None
 ) -> npt.NDArray[Scalar]:
     try:
-        array = np.array(values, dtype=dtype, order="C")
+        array: npt.NDArray[Scalar] = np.array(values, dtype=dtype, order="C")
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(
             f"{name} must be an array of numbers: {error}.", rule=f"results.{name}.not-an-array"

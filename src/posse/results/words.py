@@ -8,9 +8,8 @@ from functools import cache
 from math import floor, isfinite, log10
 
 from posse.core import check
-from posse.core.errors import DataError
-from posse.core.statistics import format_interval
-from posse.results.values import JSON
+from posse.core.check import ensure
+from posse.results.values import JSON, as_table
 
 UNKNOWN = "–"
 
@@ -173,22 +172,6 @@ def plural(noun: str) -> str:
     return f"{noun}s"
 
 
-def interval(estimate: float, low: float, high: float) -> str:
-    """Write an estimate and its interval to the first significant place.
-
-    Without an interval (NaN) the estimate alone is written.
-
-    >>> nan = float("nan")
-    >>> (
-    ...     interval(0.6934, 0.6128, 0.7811),
-    ...     interval(1234.5, 1100.0, 1320.0),
-    ...     interval(0.6934, nan, nan),
-    ... )
-    ('0.69 [0.61, 0.78]', '1,234 [1,100, 1,320]', '0.6934')
-    """
-    return format_interval(estimate, low, high)
-
-
 def words_of(value: JSON) -> str:
     """Write a plain value on one line.
 
@@ -282,33 +265,31 @@ def vocabulary(words: JSON) -> Vocabulary:
     money, party, pull,
     reward, step.
     """
-    if words is None:
-        return Vocabulary()
-    if not isinstance(words, Mapping):
-        raise DataError(
-            f"words must be a table such as {{'step': 'round'}}, got {words!r}.",
-            rule="results.words.not-a-table",
-        )
-    nouns = {name: word if isinstance(word, str) else None for name, word in words.items()}
-    return _vocabulary(tuple(nouns.items()))
+    ensure(
+        words is None or isinstance(words, Mapping),
+        f"words must be a table such as {{'step': 'round'}}, got {words!r}.",
+        rule="results.words.not-a-table",
+    )
+    # A value that is not a text is not a noun either.
+    return _vocabulary(tuple((name, _text(word)) for name, word in as_table(words).items()))
+
+
+def _text(word: JSON) -> str:
+    return word.strip() if isinstance(word, str) else "\0"
 
 
 @cache
-def _vocabulary(words: tuple[tuple[str, str | None], ...]) -> Vocabulary:
-    chosen: dict[str, str] = {}
+def _vocabulary(words: tuple[tuple[str, str], ...]) -> Vocabulary:
     for name, word in words:
         check.one_of(_NAMES, word=name)
-        stripped = "" if word is None else word.strip()
-        optional = name == "money" and word is not None
-        if not stripped and not optional:
-            raise DataError(
-                f"words.{name} must be a noun in the singular, got {word!r}. Leave it out for the "
-                "default.",
-                rule="results.words.not-a-noun",
-                field=f"words.{name}",
-            )
-        chosen[name] = stripped
-    return Vocabulary(**chosen)
+        ensure(
+            word.isprintable() and (word or name == "money"),
+            f"words.{name} must be a noun in the singular, got {word!r}. Leave it out for the "
+            "default.",
+            rule="results.words.not-a-noun",
+            field=f"words.{name}",
+        )
+    return Vocabulary(**dict(words))
 
 
 def common(vocabularies: Iterable[Vocabulary]) -> Vocabulary:
