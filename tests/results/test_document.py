@@ -90,6 +90,22 @@ def test_costs_are_numbers_however_short_a_run_is() -> None:
     assert column(shown, "traffic")[1] == "–"
     short = document([replace(secure, seconds=0.002), replace(plain, seconds=0.000001)])
     assert column(short, "times plain") == ["2,000×", "1×"]
+    assert any("too short" in note for note in short.table.notes)
+
+
+def test_times_plain_needs_a_plain_run_that_was_compared() -> None:
+    secure = learnt()
+    for others in ([], [learnt(policy="thompson", level="plain")], [learnt(policy="thompson")]):
+        assert "times plain" not in document([secure, *others]).table.columns
+
+
+def test_the_table_explains_its_errors_and_intervals_in_one_line() -> None:
+    (several,) = document(learnt()).table.notes
+    assert "standard error" in several
+    assert "interval" in several
+    assert "4 runs" in several
+    (one,) = document(learnt(runs=1)).table.notes
+    assert "--runs" in one
 
 
 def test_the_twin_is_not_a_rival() -> None:
@@ -198,11 +214,13 @@ def test_a_party_reads_only_what_it_may_know() -> None:
     server = replace(customer, party="comp", total=())
     problem = {"name": "x", "names": ["clinic-a"]}
     owner = replace(server, party="clinic-a", problem=problem, pulls=[[41]])
-    parties = (customer, server, owner)
+    earning = replace(owner, total=(12.0,))
+    parties = (customer, server, owner, earning)
     assert [document(each).headline for each in parties] == [
         "buyer: a total of 9",
         "comp: x",
         "clinic-a: 41 pulls of clinic-a",
+        "clinic-a: 41 pulls in 500 steps, reward 12",
     ]
     for each in parties:
         assert document(each).picture is None

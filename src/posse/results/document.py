@@ -400,16 +400,14 @@ def _headline(record: Record, label: str) -> str:
 def _headline_of_party(record: Record) -> str:
     """Return what a party of a deployment knows: its pulls and rewards, or the name of the data."""
     nouns = record.words
-    facts = []
-    if record.total:
-        facts.append(f"a total of {nouns.priced(words.number(record.total_mean))}")
+    total = nouns.priced(words.number(record.total_mean))
     if record.arms == 1:
         pulls = words.count(int(record.pulls.sum()), nouns.pull)
-        facts.append(f"{pulls} of {record.arm_names[0]}")
-    if record.party_total is not None and len(record.parties) == 1:
-        amount = nouns.priced(words.number(float(record.party_total.mean())))
-        facts.append(f"{nouns.reward} {amount}")
-    return f"{record.party}: {', '.join(facts) or record.problem_name}"
+        if not record.total:
+            return f"{record.party}: {pulls} of {record.arm_names[0]}"
+        steps = words.count(record.horizon, nouns.step)
+        return f"{record.party}: {pulls} in {steps}, {nouns.reward} {total}"
+    return f"{record.party}: {f'a total of {total}' if record.total else record.problem_name}"
 
 
 def sentence(record: Record, label: str) -> str:
@@ -641,10 +639,7 @@ def _cost_table(pairs: Labelled) -> Section:
     if plain is not None:
         columns["times plain"] = [words.ratio(times_as_long(each, plain)) for each in records]
         if too_short(plain):
-            notes.append(
-                "The plain run is too short to measure what protection costs in CPU time: the "
-                "ratio of longer runs differs."
-            )
+            notes.append("The plain run is too short for a ratio that holds for longer runs.")
     columns["traffic"] = [
         words.size(record.bytes) if record.traffic else words.UNKNOWN for record in records
     ]
@@ -1091,10 +1086,14 @@ def _pull_plots(pairs: Labelled) -> list[Plot]:
     pulled = pairs.where(lambda record: record.runs and 1 < record.arms <= MOST_BARS).different()
     plots = []
     for names in dict.fromkeys(record.arm_names for record in pulled.records):
-        same = pulled.where(lambda record, names=names: record.arm_names == names)
+        same = _with_arms(pulled, names)
         by = f" by {same.labels[0]}" if len(same) == 1 else ""
         plots.append(_plot("pulls_per_arm", f"{same.nouns.pulled}{by}.", same))
     return plots
+
+
+def _with_arms(pairs: Labelled, names: tuple[str, ...]) -> Labelled:
+    return pairs.where(lambda record: record.arm_names == names)
 
 
 def twins_of(records: Sequence[Record]) -> tuple[Record, Record] | None:
