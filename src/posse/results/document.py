@@ -7,7 +7,6 @@ know is omitted: a party of a deployment reads only what it may know.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -23,7 +22,14 @@ from posse.core.statistics import (
 )
 from posse.core.statistics import standard_error as error_of
 from posse.results import words
-from posse.results.compare import compare, difference, identical, times_as_long, too_short
+from posse.results.compare import (
+    Comparison,
+    compare,
+    difference,
+    identical,
+    times_as_long,
+    too_short,
+)
 from posse.results.guarantees import guarantees, ledger, not_covered
 from posse.results.joining import ALL, Joining, joining
 from posse.results.naming import described, labels
@@ -39,7 +45,7 @@ from posse.results.record import (
     several,
 )
 from posse.results.section import Section
-from posse.results.values import JSON, as_list, as_table, flat
+from posse.results.values import JSON, all_names, as_list, as_table, flat
 from posse.results.words import Vocabulary, plural
 
 UNPROTECTED = {
@@ -201,6 +207,7 @@ def document(
     chosen = several(records)
     pairs = Labelled(chosen, tuple(labels(chosen)))
     joined_records = joining(chosen) if any(record.parties for record in chosen) else ()
+    comparison = compare(chosen) if len(chosen) > 1 else None
     headline, *sentences = _answer(pairs, joined_records)
     return Document(
         title=describe(chosen),
@@ -208,10 +215,10 @@ def document(
         sentences=tuple(filter(None, sentences)),
         warnings=tuple(_warnings(pairs)),
         picture=_picture(pairs),
-        table=_cost_table(pairs),
+        table=_cost_table(pairs, comparison),
         protection=_protections(chosen),
         notes=tuple(notes),
-        details=(*tables, *_details(pairs, joined_records)),
+        details=(*tables, *_details(pairs, joined_records, comparison)),
         plots=tuple(_plots(pairs)),
         records=chosen,
     )
@@ -621,7 +628,7 @@ def _gain(value: float, base: float) -> str:
 # What it cost -------------------------------------------------------------------------------------
 
 
-def _cost_table(pairs: Labelled) -> Section:
+def _cost_table(pairs: Labelled, comparison: Comparison | None) -> Section:
     """Return what was earned and what it cost, one row per record; unknown columns are omitted."""
     records = pairs.records
     nouns = pairs.nouns
@@ -630,7 +637,7 @@ def _cost_table(pairs: Labelled) -> Section:
         nouns.earned: [
             words.plus_minus(record.total_mean, error_of(record.total)) for record in records
         ],
-        "difference": _differences(records),
+        "difference": _differences(comparison),
         "regret": [words.number(record.regret_mean) for record in records],
         "CPU time": [words.seconds(record.seconds or None) for record in records],
     }
@@ -672,22 +679,19 @@ def _plain_twin(records: Sequence[Record]) -> Record | None:
     return None if twins is None else twins[1]
 
 
-def _differences(records: Sequence[Record]) -> list[str]:
+def _differences(comparison: Comparison | None) -> list[str]:
     """Return how much more each record earned than the first, in percent."""
     texts = [words.UNKNOWN]
-    first = records[0]
-    base = first.total_mean or 0.0
-    for record in records[1:]:
-        lead = difference(record, first)
-        gain = lead.interval.estimate
-        if identical(record, first):
+    if comparison is None:
+        return texts
+    base = comparison.rows[0].mean or 0.0
+    for row in comparison.rows[1:]:
+        if row.identical:
             texts.append("identical")
-        elif record.problem != first.problem or math.isnan(gain):
-            texts.append(words.UNKNOWN)
-        elif base <= 0:
-            texts.append(words.plus_minus(gain, lead.error))
+        elif row.difference is None or base <= 0:
+            texts.append(words.plus_minus(row.difference, row.difference_error))
         else:
-            texts.append(_relative(gain / base, lead.error, base))
+            texts.append(_relative(row.difference / base, row.difference_error, base))
     return texts
 
 
@@ -772,16 +776,15 @@ PROTECTION_LISTS = {
 
 
 def _protection_details(records: Sequence[Record]) -> list[Section]:
+    levels = list(dict.fromkeys(record.protection for record in records))
     sections = []
     for key, title in PROTECTION_LISTS.items():
-        by_level: dict[str, dict[str, None]] = {}
-        for record in records:
-            sentences = _leaks(record) if key == "leaks" else record.shown(key)
-            by_level.setdefault(record.protection, {}).update(dict.fromkeys(sentences))
-        for level, items in by_level.items():
-            if items:
-                sections.append(Section(title, items=tuple(items), label=described(level)))
-    return sections
+        for level in levels:
+            same = [record for record in records if record.protection == level]
+            lists = [_leaks(each) if key == "leaks" else each.shown(key) for each in same]
+            items = tuple(dict.fromkeys(chain.from_iterable(lists)))
+            sections.append(Section(title, items=items, label=described(level)))
+    return [section for section in sections if section.items]
 
 
 def _leaks(record: Record) -> tuple[str, ...]:
@@ -804,9 +807,7 @@ def _privacy_details(pairs: Labelled) -> list[Section]:
 
 def _ledger_table(record: Record, label: str) -> Section:
     entries = ledger(record)
-    keys: dict[str, None] = {}
-    for entry in entries:
-        keys |= dict.fromkeys(entry)
+    keys = all_names(entries)
     rows = tuple(tuple(_cell(key, entry.get(key)) for key in keys) for entry in entries)
     names = [record.words.party if key == "party" else key.replace("_", " ") for key in keys]
     title = f"Ledger: {words.count(len(entries), 'entry')}"
@@ -828,7 +829,9 @@ def _cell(key: str, value: JSON) -> str:
 # Details ------------------------------------------------------------------------------------------
 
 
-def _details(pairs: Labelled, joined_records: Sequence[Joining]) -> list[Section]:
+def _details(
+    pairs: Labelled, joined_records: Sequence[Joining], comparison: Comparison | None
+) -> list[Section]:
     """Return all further tables: of the systems, of parties, of arms, protection, costs, settings."""
     records = pairs.records
     details = [_parties_table(joined) for joined in joined_records]
@@ -838,8 +841,8 @@ def _details(pairs: Labelled, joined_records: Sequence[Joining]) -> list[Section
     details += _privacy_details(pairs)
     details += _audit_tables(records)
     details += _cost_details(pairs)
-    if len(records) > 1:
-        details.append(Section("How to read the comparison", items=compare(records).notes))
+    if comparison is not None:
+        details.append(Section("How to read the comparison", items=comparison.notes))
     details += [_facts(record, label) for record, label in pairs]
     return details
 
@@ -847,9 +850,10 @@ def _details(pairs: Labelled, joined_records: Sequence[Joining]) -> list[Section
 def comparison_tables(records: Sequence[Record], names: Sequence[str]) -> list[Section]:
     """Return the tables of several labelled records: costs, pulls and the systems' own."""
     pairs = Labelled(tuple(records), tuple(names))
-    costs = _cost_table(pairs)
-    if len(pairs) > 1:
-        costs = replace(costs, notes=(*costs.notes, *compare(records).notes))
+    comparison = compare(records) if len(records) > 1 else None
+    costs = _cost_table(pairs, comparison)
+    if comparison is not None:
+        costs = replace(costs, notes=(*costs.notes, *comparison.notes))
     return [costs, *_pulls_tables(pairs), *_cost_details(pairs), *_sections(pairs)]
 
 

@@ -22,7 +22,7 @@ from posse.core.statistics import Floats, standard_error
 from posse.results.naming import labels
 from posse.results.record import Record, several
 from posse.results.render import render_report
-from posse.results.values import JSON
+from posse.results.values import JSON, all_names
 from posse.results.words import words_of
 from posse.version import __version__
 
@@ -234,17 +234,9 @@ def aligned(rows: Sequence[Row]) -> list[Row]:
     A value that a row lacks is None. Columns with values of different types become text.
     """
     columns = {}
-    for name in _all_names(rows):
+    for name in all_names(rows):
         columns[name] = _of_one_type([row.get(name) for row in rows])
     return [{name: columns[name][i] for name in columns} for i in range(len(rows))]
-
-
-def _all_names(rows: Iterable[Row]) -> dict[str, None]:
-    """Return the names of all columns, in order."""
-    names: dict[str, None] = {}
-    for row in rows:
-        names |= dict.fromkeys(row)
-    return names
 
 
 def _of_one_type(values: list[Scalar]) -> list[Scalar]:
@@ -391,19 +383,22 @@ def grouped(rows: Sequence[Row], names: Iterable[str], also: Mapping[str, str] =
     groups: dict[tuple[Scalar, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(name) for name in keys), []).append(row)
+    others = [name for name in all_names(rows) if name not in keys]
     result = []
     for values, same in groups.items():
         row = {**dict(zip(keys, values, strict=True)), "records": len(same)}
-        for name in _all_names(rows):
-            numbers = [value for value in (each.get(name) for each in same) if value is not None]
-            if name not in keys and numbers and all(_is_number(value) for value in numbers):
-                row[name] = float(np.mean(np.array(numbers, np.float64)))
+        means = {name: _mean([each.get(name) for each in same]) for name in others}
+        row |= {name: mean for name, mean in means.items() if mean is not None}
         result.append(row)
     return result
 
 
-def _is_number(value: Scalar) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _mean(values: Iterable[Scalar]) -> float | None:
+    """Return the mean of the numbers; None if a value is not a number, or all are unknown."""
+    numbers = [value for value in values if value is not None]
+    if not numbers or not {int, float}.issuperset(map(type, numbers)):
+        return None
+    return float(np.mean(np.array(numbers, np.float64)))
 
 
 def column(name: str, rows: Sequence[Row], also: Mapping[str, str] = ALSO) -> str:
@@ -411,7 +406,7 @@ def column(name: str, rows: Sequence[Row], also: Mapping[str, str] = ALSO) -> st
 
     "-" is the same as "_", and the prefixes "policy." and "config." may be omitted.
     """
-    names = _all_names(rows)
+    names = all_names(rows)
     full_name = also.get(name, name)
     spellings = []
     for each in (full_name, name):
@@ -420,7 +415,7 @@ def column(name: str, rows: Sequence[Row], also: Mapping[str, str] = ALSO) -> st
         if spelling in names or not names:
             return spelling
     headings = [heading for heading, stored in also.items() if stored in names]
-    usual = sorted({*headings, *names.keys() & SHOWN})
+    usual = sorted({*headings, *{*names} & {*SHOWN}})
     raise ConfigError(
         f"unknown column '{name}'.{did_you_mean(name, (*names, *headings))} Known: "
         f"{', '.join(usual)}; and every name in 'posse runs list --json'.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from posse.results import words
 from posse.results.naming import labels
@@ -127,12 +128,9 @@ def ledger(record: Record) -> list[Entry]:
 
 def not_covered(records: Iterable[Record]) -> list[str]:
     """Return what the guarantees exclude, each sentence once."""
-    sentences: dict[str, None] = {}
-    for record in records:
-        for entry in record.privacy:
-            for key in _EXCLUDED:
-                sentences |= dict.fromkeys(_items(entry.get(key)))
-    return list(sentences)
+    entries = chain.from_iterable(record.privacy for record in records)
+    sentences = [_items(entry.get(key)) for entry in entries for key in _EXCLUDED]
+    return list(dict.fromkeys(chain.from_iterable(sentences)))
 
 
 def _items(value: JSON) -> list[str]:

@@ -172,13 +172,17 @@ def joining(records: Iterable[Record]) -> tuple[Joining, ...]:
     """
     chosen = several(records)
     label_of = dict(zip(map(id, chosen), labels(chosen), strict=True))
-    known = [record for record in chosen if record.parties and record.party_total is not None]
-    candidates = [record for record in known if record.runs]
+    candidates = [record for record in chosen if record.parties and _earned(record)]
     results = []
     for record in candidates:
         results.append(_joining(record, label_of[id(record)], _baseline(record, candidates)))
     baselines = {id(joined.baseline) for joined in results}
     return tuple(joined for joined in results if id(joined.record) not in baselines)
+
+
+def _earned(record: Record) -> bool:
+    """Return whether it is known what each party earned."""
+    return record.party_total is not None and record.runs > 0
 
 
 def _baseline(record: Record, candidates: Sequence[Record]) -> Record | None:

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from posse.results import words
 from posse.results.record import ALONE, PLACEBO, PLAIN, Record
-from posse.results.values import JSON
+from posse.results.values import JSON, all_names
 from posse.results.words import Vocabulary
 
 _REMARKS = {PLAIN: "no protection", ALONE: "nothing is shared", PLACEBO: "a control, pure noise"}
@@ -39,11 +39,8 @@ def differences(records: Iterable[Record]) -> list[dict[str, str]]:
     chosen = tuple(records)
     implied = {name for record in chosen for name in record.implied}
     facts = [_facts(record, implied) for record in chosen]
-    names: dict[str, None] = {}
-    for each in facts:
-        names |= dict.fromkeys(each)
     tables: list[dict[str, str]] = [{} for _ in facts]
-    for name in names:
+    for name in all_names(facts):
         if _differs(name, facts):
             texts = {i: each[name] for i, each in enumerate(facts) if name in each}
             for i, text in _shortened(texts).items():
@@ -60,16 +57,14 @@ def _shortened(texts: Mapping[int, str]) -> dict[int, str]:
     if all(len(text) <= LONGEST for text in texts.values()):
         return dict(texts)
     columns = zip(*texts.values(), strict=False)
-    common = sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, columns))
-    start = max(0, common - LONGEST // 4)
+    same = len(list(takewhile(lambda letters: len(set(letters)) == 1, columns)))
+    start = max(0, same - LONGEST // 4)
+    end = start + LONGEST - 1
+    before = "…" if start else ""
     shortened = {}
     for i, text in texts.items():
-        end = start + LONGEST - 1
-        shortened[i] = text[start:end]
-        if start:
-            shortened[i] = f"…{shortened[i]}"
-        if len(text) > end:
-            shortened[i] += "…"
+        after = "…" if len(text) > end else ""
+        shortened[i] = f"{before}{text[start:end]}{after}"
     return shortened
 
 
@@ -82,10 +77,7 @@ def labels(records: Iterable[Record]) -> list[str]:
     chosen = tuple(records)
     tables = differences(chosen)
     texts = [_base(record, table) for record, table in zip(chosen, tables, strict=True)]
-    names: dict[str, None] = {}
-    for table in tables:
-        names |= dict.fromkeys(table)
-    for name in names:
+    for name in all_names(tables):
         if name in ("system", "policy", "level", "party"):
             continue
         for group in _duplicates(texts):

@@ -133,10 +133,10 @@ class Store:
         """
         query = f"SELECT runs.fields, {_LIVE_COLUMNS} {_FROM} WHERE runs.id = ?"
         with self._open() as db:
-            whole = _resolve(db, id, self.path)
-            text, *values = db.execute(query, (whole,)).fetchone()
-            blobs = dict(db.execute("SELECT name, data FROM arrays WHERE run = ?", (whole,)))
-        where = f"run {whole} in {self.path}"
+            run = _resolve(db, id, self.path)
+            text, *values = db.execute(query, (run,)).fetchone()
+            blobs = dict(db.execute("SELECT name, data FROM arrays WHERE run = ?", (run,)))
+        where = f"run {run} in {self.path}"
         for name in ("steps", "reward", "pulls"):
             if name not in blobs:
                 raise StoreError(

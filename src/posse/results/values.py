@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -85,6 +86,15 @@ def as_table(value: JSON) -> Mapping[str, JSON]:
 def as_list(value: JSON) -> Sequence[JSON]:
     """Return a value if it is a list; otherwise an empty list."""
     return value if isinstance(value, list | tuple) else []
+
+
+def all_names(tables: Iterable[Mapping[str, object]]) -> list[str]:
+    """Return the names in tables, each once, in order.
+
+    >>> all_names([{"a": 1}, {"b": 2, "a": 3}])
+    ['a', 'b']
+    """
+    return list(dict.fromkeys(chain.from_iterable(tables)))
 
 
 def strict(value: JSON) -> JSON:
