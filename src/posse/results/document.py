@@ -126,9 +126,17 @@ class Picture:
 
     def section(self) -> Section:
         """Return the bars as a table."""
+        if not self.has_gains:
+            texts = tuple((bar.label, bar.text) for bar in self.bars)
+            return Section("", ("", self.title), texts, numeric=(1,))
         rows = tuple((bar.label, bar.text, bar.gain) for bar in self.bars)
         columns = ("", self.title, f"against {self.reference}")
         return Section("", columns, rows, numeric=(1, 2))
+
+    @property
+    def has_gains(self) -> bool:
+        """Whether there are gains; a reference that earned nothing has no percentages."""
+        return any(bar.gain for bar in self.bars)
 
 
 @dataclass(frozen=True)
@@ -523,7 +531,7 @@ def _answer_of_joining(joined: Joining) -> list[str]:
     side = "more" if gain >= 0 else "less"
     interval = paired_interval(sign * np.array(whole.gained))
     amount = nouns.priced(str(interval))
-    if whole.alone:
+    if whole.alone and whole.alone > 0:  # a percentage of a loss would mislead
         amount += f" ({words.percent(gain / whole.alone)})"
     if not interval.known:
         headline = f"In this one run joining earned {amount} {side} {nouns.reward} than alone"
@@ -646,7 +654,7 @@ def _cost_table(pairs: Labelled, comparison: Comparison | None) -> Section:
     if plain is not None:
         columns["times plain"] = [words.ratio(times_as_long(each, plain)) for each in records]
         if too_short(plain):
-            notes.append("The plain run is too short for a ratio that holds for longer runs.")
+            notes.append("The plain run is too short for a reliable ratio.")
     columns["traffic"] = [
         words.size(record.bytes) if record.traffic else words.UNKNOWN for record in records
     ]
@@ -669,7 +677,7 @@ def _how_to_read(records: Sequence[Record]) -> str:
     most = max(runs)
     if most > 1:
         over = words.count(most, "run") if len(runs) == 1 else "the runs"
-        return f"± standard error, [ ] 95 % interval of the mean, both over {over}."
+        return f"± standard error, [ ] 95 % interval, both over {over}."
     return "One run has no interval; --runs 10 makes ten." if records[0].seeds else ""
 
 
