@@ -244,8 +244,8 @@ def describe(records: Sequence[Record]) -> str:
     if isinstance(clients, int):  # devices have no names
         parties = clients
         arms = len(as_list(first.problem.get("names")))
-    elif not parties:  # one arm per party
-        parties = arms
+    elif not parties:  # one arm per party; a party of a deployment knows its own arm alone
+        parties = 0 if first.party else arms
         arms = 0
     nouns = first.words
     sizes = [(parties, nouns.party), (arms, nouns.arm), (first.horizon, nouns.step)]

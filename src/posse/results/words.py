@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, wraps
 from math import floor, isfinite, log10
 
 from posse.core import check
@@ -12,6 +12,16 @@ from posse.core.check import ensure
 from posse.results.values import JSON, as_table
 
 UNKNOWN = "–"
+
+
+def _or_unknown(write: Callable[[float], str]) -> Callable[[float | None], str]:
+    """Make a function write a dash for a value that is not known."""
+
+    @wraps(write)
+    def text(value: float | None) -> str:
+        return UNKNOWN if value is None else write(value)
+
+    return text
 
 
 def number(value: float | None, digits: int = 5) -> str:
@@ -49,14 +59,13 @@ def _places(size: float, limit: float) -> int:
     return places
 
 
-def seconds(value: float | None) -> str:
+@_or_unknown
+def seconds(value: float) -> str:
     """Write a time in the unit that fits it.
 
     >>> seconds(0.02), seconds(4.123), seconds(195.0), seconds(7260.0)
     ('20 ms', '4.1 s', '3 min 15 s', '2 h 1 min')
     """
-    if value is None:
-        return UNKNOWN
     if value < 0.9995:
         if 0 < value < 1e-3:
             return f"{value * 1e6:.3g} µs"
@@ -83,38 +92,37 @@ def size(count: int) -> str:
     return f"{value:,.3g} TB"
 
 
-def ratio(value: float | None) -> str:
+@_or_unknown
+def ratio(value: float) -> str:
     """Write how many times as much.
 
     >>> ratio(205.31), ratio(1.5), ratio(1 / 205), ratio(None)
     ('205×', '1.5×', '1/205', '–')
     """
-    if value is None:
-        return UNKNOWN
     if 0 < value < 0.1:
         return f"1/{number(float(f'{1 / value:.3g}'))}"
     return f"{number(float(f'{value:.3g}'))}×"
 
 
-def percent(value: float | None) -> str:
+@_or_unknown
+def percent(value: float) -> str:
     """Write a relative gain.
 
     >>> percent(0.2874), percent(-0.031), percent(0.00018), percent(8.9), percent(None)
     ('+29 %', '-3.1 %', '+0.018 %', '+890 %', '–')
     """
-    if value is None:
-        return UNKNOWN
     sign = "-" if value < 0 else "+"
     return f"{sign}{number(float(f'{100 * abs(value):.2g}'))} %"
 
 
-def fraction(value: float | None) -> str:
+@_or_unknown
+def fraction(value: float) -> str:
     """Write a ratio that lies around 1, to two places.
 
     >>> fraction(0.654), fraction(1.25), fraction(None)
     ('0.65', '1.25', '–')
     """
-    return UNKNOWN if value is None else f"{value:.2f}"
+    return f"{value:.2f}"
 
 
 def rounded_up(value: JSON) -> str:
