@@ -654,7 +654,7 @@ def _cost_table(pairs: Labelled, comparison: Comparison | None) -> Section:
     if plain is not None:
         columns["times plain"] = [words.ratio(times_as_long(each, plain)) for each in records]
         if too_short(plain):
-            notes.append("The plain run is too short for a reliable ratio.")
+            notes.append("Plain: too short to compare.")
     columns["traffic"] = [
         words.size(record.bytes) if record.traffic else words.UNKNOWN for record in records
     ]
@@ -677,8 +677,8 @@ def _how_to_read(records: Sequence[Record]) -> str:
     most = max(runs)
     if most > 1:
         over = words.count(most, "run") if len(runs) == 1 else "the runs"
-        return f"± standard error, [ ] 95 % interval, both over {over}."
-    return "One run has no interval; --runs 10 makes ten." if records[0].seeds else ""
+        return f"± standard error, [ ] 95 % interval, over {over}."
+    return "One run has no interval (--runs 10)." if records[0].seeds else ""
 
 
 def _plain_twin(records: Sequence[Record]) -> Record | None:
