@@ -37,7 +37,7 @@ def refusals(*patterns: str) -> Iterator[Refusal]:
         inner = path.relative_to(SOURCE)
         room = room_of(".".join(("posse", *inner.with_suffix("").parts)))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in CLASSES:
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in (*CLASSES, "ensure"):
                 yield Refusal(f"{inner}:{node.lineno}", room, _rule(node))
 
 
