@@ -49,7 +49,7 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Whether it is no chance: the interval excludes 0, and one failed run would not undo it."""
+        """Whether it is clear: the interval excludes 0, and one failed run would not undo it."""
         return self.interval.excludes_zero and self.survives
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
 
 from posse.results.values import JSON, as_list
 from posse.results.words import words_of
@@ -20,7 +20,7 @@ class Section:
     notes: tuple[str, ...] = ()
     numeric: tuple[int, ...] = ()
     """Columns that are aligned to the right."""
-    data: Mapping[str, Any] | None = None
+    data: Mapping[str, object] | None = None
     """The same content for programs."""
     label: str = ""
     """The record that it belongs to, if there are several records."""
