@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-
 from posse.results.values import JSON, as_list
 from posse.results.words import words_of
 
