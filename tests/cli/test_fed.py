@@ -58,7 +58,7 @@ def test_says_what_was_earned_who_learns_what_and_every_figure_whole(posse: Call
     assert all(" at δ = " in part[:20] for part in told)
     assert "stopped early: privacy budget (3, 0.001) spent after" in outcome.err
     page = Page(Path("run.html").read_text())
-    for wanted in ("at δ = 0.001", "The server adds the noise", "reward a round"):
+    for wanted in ("at δ = 0.001", "The server adds the noise", "reward per round"):
         assert wanted in page.text or wanted in page.text.lower(), wanted
     assert [row.level for row in Store().list()] == ["noise"]
     shown = " ".join(posse("runs", "show", "last", COLUMNS="120").out.split())

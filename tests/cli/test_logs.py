@@ -78,6 +78,20 @@ def test_estimates_hold_the_truth_and_find_the_policy_that_uses_the_context(
     shown = posse("evaluate", "logs.csv", COLUMNS="140")
     assert "best by context" in shown.out
     assert "4,000 decisions of 80 clients" in shown.out
+    answer = shown.out.splitlines()[0]
+    assert answer.startswith("best by context ")
+    assert "more than the log's policy" in answer
+    low, high = found["best"]["more_than_log_low"], found["best"]["more_than_log_high"]
+    assert 0 < low < found["best"]["more_than_log"] < high
+
+
+def test_no_policy_is_called_better_than_the_log_by_chance() -> None:
+    rng = np.random.default_rng(4)
+    rows = [
+        {"arm": int(arm), "reward": float(paid), "probability": 0.5}
+        for arm, paid in zip(rng.integers(0, 2, 400), rng.random(400) < 0.5, strict=True)
+    ]
+    assert "not clearly more" in evaluate_logs(rows).headline
 
 
 def test_a_policy_without_support_is_named_and_the_others_are_estimated() -> None:
@@ -98,6 +112,7 @@ def test_few_effective_rows_have_no_interval_and_no_best() -> None:
     assert not any("[" in cell for row in section.rows for cell in row)
     assert not any("The best of" in note for note in section.notes)
     assert np.isinf(section.data["best"]["high"])
+    assert "too few rows" in evaluation.headline
 
 
 RULES = {

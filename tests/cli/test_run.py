@@ -98,7 +98,7 @@ def test_compare_policies_and_then_their_ids(posse: Call) -> None:
     )
     outcome = posse("compare", *flags)
     assert outcome.code == 0
-    assert "95 % intervals over 4 runs" in " ".join(outcome.out.split())
+    assert "95 % interval, over 4 runs" in " ".join(outcome.out.split())
     ids = [row.id for row in Store().list()]
     assert len(ids) == 2
     document = strict(posse("compare", *ids, "--json").out)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posse.core.statistics import holm, t_p_value, t_quantile
+from posse.core.statistics import t_p_value, t_quantile
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -24,22 +24,3 @@ def test_ends() -> None:
     assert t_p_value(math.inf, 3) == pytest.approx(0.0, abs=1e-15)
     assert t_p_value(0.0, 1) == t_p_value(0.0, 2) == 1.0
     assert t_quantile(0.0, 5) == pytest.approx(0.0, abs=1e-12)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
-def test_holm_is_closed_testing_by_bonferroni(p: list[float]) -> None:
-    # The same by its definition: reject in order of size, at 5 % over what is left, until one
-    # fails.
-    order = sorted(range(len(p)), key=p.__getitem__)
-    rejected = set()
-    for rank, i in enumerate(order):
-        if p[i] * (len(p) - rank) > 0.05:
-            break
-        rejected.add(i)
-    assert {i for i, adjusted in enumerate(holm(p)) if adjusted <= 0.05} == rejected
-    assert all(before <= after <= 1 for before, after in zip(p, holm(p), strict=True))
-
-
-def test_a_test_that_was_not_made_costs_nothing() -> None:
-    assert holm([None, 0.04, None]) == [1.0, 0.04, 1.0]
-    assert holm([]) == []

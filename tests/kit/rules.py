@@ -20,8 +20,8 @@ CLASSES = {
     for name, value in vars(errors).items()
     if isinstance(value, type) and issubclass(value, PosseError)
 }
-STATES_RULE = {*CLASSES, "Requirement"}
-"""Calls that state a rule: errors, and entries of lists of requirements (`posse.problems`)."""
+STATES_RULE = {*CLASSES, "Requirement", "ensure"}
+"""Calls that state a rule: errors, entries of lists of requirements, and `core.check.ensure`."""
 
 
 class Refusal(NamedTuple):

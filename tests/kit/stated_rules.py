@@ -38,7 +38,8 @@ def _rule_of(node: ast.AST) -> Iterator[Rule]:
     if node.func.id == "Requirement":
         yield _rule_of_requirement(node)
         return
-    error = vars(errors).get(node.func.id)
+    checks = node.func.id == "ensure"  # of `core.check`: a condition, then the text
+    error = errors.DataError if checks else vars(errors).get(node.func.id)
     names = [keyword.value for keyword in node.keywords if keyword.arg == "rule"]
     if not (isinstance(error, type) and issubclass(error, PosseError)) or not names:
         return
@@ -46,7 +47,7 @@ def _rule_of(node: ast.AST) -> Iterator[Rule]:
     if name.startswith("...."):  # the room is that of the caller
         name = name.replace("...", "ROOM", 1)
     if "." in name:
-        text = _text(node.args[0]) if node.args else ""
+        text = _text(node.args[int(checks)]) if node.args else ""
         yield Rule(error.code, name, " ".join(text.split()).replace("|", "\\|"))
 
 

@@ -23,6 +23,7 @@ from posse.policies.evaluation.offline import (
     check_support,
     effective_size,
     evaluate,
+    gain_over_log,
     support_of,
 )
 from tests.kit.rules import Broken, check_broken, rules
@@ -38,6 +39,41 @@ def hand() -> tuple[Log, Floats, Floats]:
     )
     target = np.array([[1.0, 0.0], [0.6, 0.4], [0.75, 0.25], [0.0, 1.0]])
     return log, target, np.array([[0.9, 0.1], [0.5, 0.25], [0.4, 0.8], [0.5, 0.5]])
+
+
+def test_the_gain_over_a_log_is_the_value_less_what_the_log_earned() -> None:
+    log, target, _ = hand()
+    few = gain_over_log(log, target)
+    assert few.estimate == pytest.approx(3 / 3.5 - 0.75)
+    assert not few.known  # 2.3 effective rows
+    longer = Log(np.tile(log.arms, 15), np.tile(log.rewards, 15), np.tile(log.probabilities, 15))
+    gain = gain_over_log(longer, np.tile(target, (15, 1)))
+    assert gain.estimate == pytest.approx(few.estimate)
+    assert gain.low < few.estimate < gain.high
+    # The policy of the log itself gains nothing, whatever the rewards are.
+    uniform = Log(log.arms, log.rewards, np.full(4, 0.5))
+    chances = np.full((4, 2), 0.5)
+    tiled = Log(np.tile(log.arms, 15), np.tile(log.rewards, 15), np.full(60, 0.5))
+    assert gain_over_log(uniform, chances).estimate == pytest.approx(0.0)
+    own = gain_over_log(tiled, np.tile(chances, (15, 1)))
+    assert (own.low, own.high) == (pytest.approx(0.0), pytest.approx(0.0))
+
+
+@pytest.mark.parametrize(("rows", "clients"), [(100, 20), (500, 50)])
+def test_intervals_of_gains_hold_the_truth(rows: int, clients: int) -> None:
+    rng = np.random.default_rng(rows)
+    target = np.tile([0.0, 1.0], (rows, 1))
+    client = np.arange(rows) % clients
+    covered = []
+    for _ in range(400):
+        mood = rng.normal(0, 0.1, clients)[client]
+        arms = (rng.random(rows) < 0.4).astype(int)
+        paid = rng.random(rows) < np.array([0.3, 0.5])[arms] + mood
+        log = Log(arms, paid.astype(float), np.array([0.6, 0.4])[arms], None, client)
+        gain = gain_over_log(log, target)
+        if gain.known:
+            covered.append(gain.low <= 0.5 - 0.38 <= gain.high)
+    assert np.mean(covered) > 0.95 - SIGMAS * math.sqrt(0.95 * 0.05 / len(covered))
 
 
 def test_by_hand() -> None:

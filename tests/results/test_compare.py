@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from posse.core.errors import DataError
-from posse.core.statistics import skewed_interval, student
+from posse.core.statistics import TIGHTEN, skewed_interval, student
 from posse.results import Record, compare, identical
-from posse.results.compare import TIGHTEN, difference
+from posse.results.compare import SHORT_TIMES, difference
 from tests.kit.records import example_record
 from tests.kit.rules import Broken, check_broken, rules
 
@@ -106,10 +106,12 @@ def test_twins_of_different_levels_are_told_apart() -> None:
     assert not any("Plain twins" in note for note in compare([twins[1], twins[1]]).notes)
 
 
-def test_no_ratio_of_times_that_are_too_short() -> None:
+def test_a_ratio_of_short_times_is_a_number_with_a_note() -> None:
     table = compare([example_record(level="plain", seconds=0.002), example_record()])
-    assert table.rows[1].ratio is None
-    assert any("too short to compare" in note for note in table.notes)
+    assert table.rows[1].ratio == pytest.approx(4.1 / 0.002)
+    assert SHORT_TIMES in table.notes
+    unmeasured = compare([example_record(level="plain", seconds=0.0), example_record()])
+    assert unmeasured.rows[1].ratio is None
 
 
 def pair_of(*gains: float, **changes: object) -> tuple[Record, Record]:

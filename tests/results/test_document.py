@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posse.core.statistics import wilson
+from posse.core.statistics import mean_interval, wilson
 from posse.results import Record, render_report
 from posse.results.document import (
     averages_of,
     document,
     origin,
     sameness,
-    spread,
 )
 from posse.results.record import yardsticks
 from posse.results.render import render_json, render_markdown
-from posse.results.words import interval
 from tests.kit.pages import Page
 from tests.kit.records import example_contextual_record, example_market_record, example_record
 
@@ -41,10 +39,10 @@ def column(shown: Any, name: str) -> list[str]:
 def test_one_run_has_the_arm_that_was_pulled_most_with_its_interval() -> None:
     record = learnt()
     shares = 100 * record.pulls[:, 2] / record.pulls.sum(axis=1)
-    mean, low, high = spread(shares)
+    mean = mean_interval(shares)
     shown = document(record)
     assert shown.headline.startswith("clinic-c ")
-    assert f"{mean:.0f} [{low:.0f}, {high:.0f}] % of 200 pulls" in shown.headline
+    assert f"{mean.estimate:.0f} [{mean.low:.0f}, {mean.high:.0f}] % of 200 pulls" in shown.headline
     other = replace(record, pulls=record.pulls[:, ::-1])
     (truth, *_) = document(other).sentences
     assert "clinic-c, which pays 0.7" in truth
@@ -92,6 +90,22 @@ def test_costs_are_numbers_however_short_a_run_is() -> None:
     assert column(shown, "traffic")[1] == "–"
     short = document([replace(secure, seconds=0.002), replace(plain, seconds=0.000001)])
     assert column(short, "times plain") == ["2,000×", "1×"]
+    assert any("too short" in note for note in short.table.notes)
+
+
+def test_times_plain_needs_a_plain_run_that_was_compared() -> None:
+    secure = learnt()
+    for others in ([], [learnt(policy="thompson", level="plain")], [learnt(policy="thompson")]):
+        assert "times plain" not in document([secure, *others]).table.columns
+
+
+def test_the_table_explains_its_errors_and_intervals_in_one_line() -> None:
+    (several,) = document(learnt()).table.notes
+    assert "standard error" in several
+    assert "interval" in several
+    assert "4 runs" in several
+    (one,) = document(learnt(runs=1)).table.notes
+    assert "--runs" in one
 
 
 def test_the_twin_is_not_a_rival() -> None:
@@ -108,7 +122,9 @@ def test_gains_of_several_runs_are_percentages_with_their_errors() -> None:
     config = {**ucb.config, "policy": "thompson"}
     better = replace(ucb, id="0better", config=config, total=total)
     shown = document([ucb, better])
-    amount = interval(*spread(averages_of(better)))
+    averages = averages_of(better)
+    assert averages is not None
+    amount = str(mean_interval(averages))
     assert shown.headline == f"thompson (plain) earned most: {amount} per step"
     gain = 100 * 60 / float(np.mean(ucb.total))
     assert column(shown, "difference") == ["–", f"+{gain:.0f} ± 0 %"]
@@ -198,11 +214,13 @@ def test_a_party_reads_only_what_it_may_know() -> None:
     server = replace(customer, party="comp", total=())
     problem = {"name": "x", "names": ["clinic-a"]}
     owner = replace(server, party="clinic-a", problem=problem, pulls=[[41]])
-    parties = (customer, server, owner)
+    earning = replace(owner, total=(12.0,))
+    parties = (customer, server, owner, earning)
     assert [document(each).headline for each in parties] == [
         "buyer: a total of 9",
         "comp: x",
         "clinic-a: 41 pulls of clinic-a",
+        "clinic-a: 41 pulls in 500 steps, reward 12",
     ]
     for each in parties:
         assert document(each).picture is None

@@ -35,8 +35,19 @@ def test_a_loser_is_marked_though_all_together_gain() -> None:
     assert found.ratio.low < found.ratio.estimate < found.ratio.high
 
 
-def share(difference: float, error: float | None, *regret: float, runs: int = 9) -> Share:
-    return Share("a", 9.0, 9.0 - difference, difference, error, *regret, runs=runs)
+def changes(mean: float, error: float, runs: int) -> tuple[float, ...]:
+    """Return changes of so many runs with a mean and a standard error, symmetric about the mean."""
+    if runs == 1:
+        return (mean,)
+    pattern = np.linspace(-1.0, 1.0, runs)
+    unit = pattern.std(ddof=1) / np.sqrt(runs)
+    return tuple((mean + pattern / unit * error).tolist())
+
+
+def share(gain: float, error: float, *saved: float, runs: int = 9) -> Share:
+    """Return a party that gained so much, and saved so much regret, each with its error."""
+    known = changes(*saved, runs) if saved else ()
+    return Share("a", 9.0, gained=changes(gain, error, runs), saved=known)
 
 
 @pytest.mark.parametrize(
@@ -44,24 +55,24 @@ def share(difference: float, error: float | None, *regret: float, runs: int = 9)
     [
         (share(-1.0, 0.8), "perhaps loses", False, True),
         (share(-1.0, 0.1), "loses", True, False),
-        (share(-1.0, None, runs=1), "less in this one run", False, True),
-        (share(1.0, None, runs=1), "more in this one run", False, False),
-        (share(0.0, None, runs=1), "even", False, False),
-        (Share("a", 9.0, 8.0, 1.0, None, 9.0, 2.0, None), "more in this one run", False, False),
+        (share(-1.0, 0.0, runs=1), "less in this one run", False, True),
+        (share(1.0, 0.0, runs=1), "more in this one run", False, False),
+        (share(0.0, 0.0, runs=1), "even", False, False),
+        (share(1.0, 0.0, -7.0, 0.0, runs=1), "more in this one run", False, False),
         (share(0.0, 0.0), "even", False, False),
         (share(-1.0, 0.0), "loses", True, False),
         (share(1.0, 0.8), "perhaps gains", False, False),
-        (share(1.0, 0.1, 3.0, 2.0, 0.1), "gains, but regrets more", True, False),
-        (share(1.0, 0.8, 3.0, 2.0, 0.1), "regrets more", True, False),
-        (share(1.0, 0.1, 3.0, 2.0, 0.8), "gains", False, False),
-        (share(-1.0, 0.8, 2.0, 3.0, 0.1), "regrets less", False, False),
-        (share(-1.0, 0.1, 2.0, 3.0, 0.1), "loses", True, False),
+        (share(1.0, 0.1, -1.0, 0.1), "gains, but regrets more", True, False),
+        (share(1.0, 0.8, -1.0, 0.1), "regrets more", True, False),
+        (share(1.0, 0.1, -1.0, 0.8), "gains", False, False),
+        (share(-1.0, 0.8, 1.0, 0.1), "regrets less", False, False),
+        (share(-1.0, 0.1, 1.0, 0.1), "loses", True, False),
         # 4 standard errors are clear in 9 runs, and not in 3.
         (share(-1.0, 0.25, runs=9), "loses", True, False),
         (share(-1.0, 0.25, runs=3), "perhaps loses", False, True),
         # One test at 5 % would do; two tests do not.
         (share(-1.0, 0.4), "loses", True, False),
-        (share(-1.0, 0.4, 2.0, 2.0, 0.1), "perhaps loses", False, True),
+        (share(-1.0, 0.4, 0.0, 0.1), "perhaps loses", False, True),
         (Share("a", 9.0), "", False, False),
     ],
 )
@@ -75,16 +86,10 @@ GIVEN = example_market_record(runs=2)
 
 def table(gain: np.ndarray, relief: np.ndarray) -> Joining:
     """What joining brought, (runs, parties), as a table."""
-    shares = []
-    for up, saved in zip(gain.T, relief.T, strict=True):
-        errors = [float(x.std(ddof=1) / np.sqrt(x.size)) for x in (up, saved)]
-        regret = -float(saved.mean())
-        mean = float(up.mean())
-        shares.append(
-            Share(
-                str(len(shares)), mean, 0.0, mean, errors[0], regret, 0.0, errors[1], runs=up.size
-            )
-        )
+    shares = [
+        Share(str(i), float(up.mean()), 0.0, gained=tuple(up.tolist()), saved=tuple(saved.tolist()))
+        for i, (up, saved) in enumerate(zip(gain.T, relief.T, strict=True))
+    ]
     return Joining(GIVEN, GIVEN, tuple(shares), shares[0], None)
 
 

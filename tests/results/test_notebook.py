@@ -67,7 +67,7 @@ def test_an_evaluation_of_a_log_is_shown_with_its_best_policy() -> None:
     logged, found = made  # still two things
     assert isinstance(made, Evaluation)
     shown = Unfolded(made._repr_html_()).text
-    assert "Best: always b, 1.0000 a decision" in shown
+    assert "always b would have earned most: 1 per decision, 0.33 to 0.67 more" in shown
     assert "clients as clusters" not in shown
     assert (logged.arms, found[0].policy) == (("a", "b"), "always b")
 

@@ -165,7 +165,7 @@ def test_a_market_reads_as_a_market(market: list[Record]) -> None:
     page = Page(render_report(market))
     assert page.open == []
     assert "revenue (EUR)" in document(market).table.columns
-    for part in ("cumulative revenue (EUR)", "Units of each producer", "units a run (mean)"):
+    for part in ("cumulative revenue (EUR)", "Units of each producer", "units per run (mean)"):
         assert part in page.text, part
     for word in ("reward", "pulls", " steps", " step ", "owner"):
         assert word not in page.text, word

@@ -25,10 +25,9 @@ from posse.results import (
     role_times,
     to_pandas,
 )
-from posse.results.database import store_errors
 from posse.results.export import column, filtered, split
 from posse.results.logs import evaluate_logs, read_logs
-from posse.results.store import arrays_of, build
+from posse.results.store import arrays_of, build, store_errors
 from tests.kit.records import example_market_record, example_record
 
 ROOM = Path(posse.results.__file__).parent
@@ -182,4 +181,4 @@ def test_every_refusal_has_a_rule_that_is_raised_above() -> None:
                 assert any(re.fullmatch(pattern, each) for each in CASES), (path.name, pattern)
 
 
-ERRORS = ("ConfigError", "DataError", "StoreError", "MissingExtraError")
+ERRORS = ("ConfigError", "DataError", "StoreError", "MissingExtraError", "ensure")

@@ -193,7 +193,7 @@ def test_a_record_shows_itself_in_a_notebook() -> None:
         "earned",
         "three clinics",
         "Clinics",
-        "pseudo-regret",
+        "regret",
         "What is not protected (2)",
     ):
         assert part in page.text, part

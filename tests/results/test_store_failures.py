@@ -11,7 +11,7 @@ import pytest
 from posse.core.errors import StoreError
 from posse.results import Store
 from posse.results import store as storing
-from posse.results.database import store_errors
+from posse.results.store import store_errors
 from tests.kit.records import example_record
 
 Change = Callable[[sqlite3.Connection], object]

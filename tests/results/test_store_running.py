@@ -15,8 +15,8 @@ import pytest
 from posse.core.errors import StoreError
 from posse.results import Store
 from posse.results import store as storing
-from posse.results.database import SILENT, is_lost, process_start, this_host
 from posse.results.record import Record
+from posse.results.store import SILENT, is_lost, process_start, this_host
 from tests.kit.records import example_record
 
 
@@ -160,7 +160,7 @@ def test_another_machine_is_believed_while_it_beats(store: Store) -> None:
 def test_a_process_that_nobody_can_ask_about_is_believed_while_it_beats(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("posse.results.database.process_start", lambda pid: "")
+    monkeypatch.setattr("posse.results.store.process_start", lambda pid: "")
     assert not is_lost(7, "", this_host(), age=1.0)
     assert is_lost(7, "", this_host(), age=SILENT + 1)
 

@@ -60,7 +60,7 @@ def test_figures_are_labelled_in_the_words_of_the_market() -> None:
     assert [line.get_label() for line in regret.lines] == ["alone", "p-fcb (tight)", "fcb (plain)"]
     units = pulls_per_arm(records).axes[0]
     assert units.get_xlabel() == "producer (★ highest true mean)"
-    assert units.get_ylabel() == "units a run (mean)"
+    assert units.get_ylabel() == "units per run (mean)"
 
 
 def test_samba_is_labelled_as_ever() -> None:

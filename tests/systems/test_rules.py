@@ -15,8 +15,8 @@ import pytest
 
 import posse
 from posse.core.roles import View
-from posse.results.database import default_path
 from posse.results.record import Record
+from posse.results.store import default_path
 from posse.runtime.journal import framed, split
 from posse.runtime.network.deployment import Deployment, Known
 from posse.runtime.network.engine import Engine

@@ -102,11 +102,11 @@ def _cells(arm: ArmSummary) -> tuple[str, str, str, str]:
 
 def _interval(arm: ArmSummary) -> tuple[float, float] | None:
     """Return the interval of an arm's mean; None without rows, or for rewards beyond [0, 1]."""
-    from posse.systems.scenes import wilson_interval
+    from posse.core.statistics import wilson
 
     if not arm.count or not 0 <= arm.mean <= 1:
         return None
-    return wilson_interval(arm.mean * arm.count, arm.count)
+    return wilson(arm.mean * arm.count, arm.count)
 
 
 def ask_for_settings(settings: S, error: PosseError) -> S:

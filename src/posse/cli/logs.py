@@ -13,7 +13,7 @@ import typer
 
 from posse.cli import flags
 from posse.cli.keep import Keeper, check_place, open_store
-from posse.cli.screen import print_json, remark, section
+from posse.cli.screen import print_json, remark, say, section
 from posse.core.errors import ConfigError, DataError
 from posse.core.files import write_whole
 from posse.systems.registry import systems
@@ -91,7 +91,8 @@ def evaluate(
     from posse.results.logs import evaluate_logs, figure_of, section_of
 
     options = ReadOptions(encoding, decimal, skip_bad, columns=read_columns_setting(columns))
-    logged, results = evaluate_logs(logs, learnt, options=options)
+    evaluation = evaluate_logs(logs, learnt, options=options)
+    logged, results = evaluation
     estimates = section_of(logged, results)
     if figure is not None:
         picture = io.BytesIO()
@@ -101,6 +102,7 @@ def evaluate(
     if json:
         print_json(estimates.data)
     else:
+        say(evaluation.headline, style="bold")
         section(estimates)
 
 

@@ -72,8 +72,9 @@ def list_runs(
     query = run_lists.Query(where or [], _names(sort), _names(group), _names(columns))
     is_plain_list = query == run_lists.Query([], [], [], [])
     rows = store.list((limit or None) if is_plain_list else None, kind)
-    if not query.group and not query.columns:
-        # A pair is saved so that its protected run is 'last'; the list has the newer one first.
+    if json and not query.group and not query.columns:
+        # Programs get the order of 0.1, by the time of creation. A list on the screen begins with the
+        # run that was saved last: 'last' in other commands.
         rows.sort(key=lambda row: (row.created, row.id), reverse=True)
     heads = store.heads(row.id for row in rows)  # damaged runs have none
     if not is_plain_list:

@@ -247,6 +247,8 @@ def _answer(document: Document, rows: int | None = None, letters: int | None = N
         _answer_table(document.picture.section(), rows)
     say("")
     _answer_table(document.table, rows)
+    if document.table.notes:
+        say(" ".join(document.table.notes), style="dim")
     levels = document.protection if rows is None else document.protection[:1]
     for protection in levels:
         _protection(protection, 100 if rows is None else 2)

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlparse
 
-from posse.core.errors import ConfigError, MissingExtraError, room_of
+from posse.core.errors import ConfigError, DataError, MissingExtraError, room_of
 
 T = TypeVar("T")
 DISTRIBUTION = "posse-bandits"
@@ -67,6 +67,15 @@ def one_of(choices: tuple[str, ...], /, **named_value: str) -> None:
             f"unknown {name} '{word}'.{suggestion(word, choices)}",
             rule=f"{_callers_room()}.{name}.unknown",
         )
+
+
+def ensure(holds: object, text: str, /, *, rule: str, field: str | None = None) -> None:
+    """Raise a `DataError` with a text and a rule unless a condition holds.
+
+    >>> ensure(2 > 1, "two must be above one.", rule="core.two.too-small")
+    """
+    if not holds:
+        raise DataError(text, rule=rule, field=field)
 
 
 def _only_item(named_value: dict[str, T]) -> tuple[str, T]:

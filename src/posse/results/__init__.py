@@ -8,7 +8,6 @@ Nothing here knows a system: what a system wants shown is in its records.
 
 from posse.core.statistics import Band, Interval, band, bootstrap, regret_ratio, standard_error
 from posse.results.compare import ComparedRun, Comparison, compare, identical
-from posse.results.database import default_path
 from posse.results.export import (
     FORMATS,
     Row,
@@ -31,7 +30,7 @@ from posse.results.plots import (
 )
 from posse.results.record import Interrupted, Progress, Record, Traffic, Watch, new_id, points_of
 from posse.results.render import render_report, report
-from posse.results.store import RunHandle, RunRow, Store
+from posse.results.store import RunHandle, RunRow, Store, default_path
 from posse.results.values import JSON
 from posse.results.words import Vocabulary
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,26 +12,25 @@ import numpy as np
 from posse.results import words
 from posse.results.record import Record, utc_now
 from posse.results.section import Section
+from posse.results.values import JSON
 from posse.version import __version__
 
 COLUMNS = ("attack", "at", "seeks", "finds", "guesses without", "verdict", "would find")
 ESTIMATES = ("attack", "at", "seeks", "estimate")
-"""Columns of an audit that knows no truth."""
+"""Columns of an audit without a truth."""
 UNSCORED = "not scored"
-"""Verdict on an estimate that no truth is known for."""
+"""Verdict on an estimate without a known truth."""
 OTHER_ROLES = "is by "
-"""Begins the reason why an attack of other roles than those whose view it is was left out."""
+"""First words of the reason if an attack by other roles was left out."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One attack: what it found, what a guess without a view finds, and what it would have
-    found.
-    """
+    """One attack: its score, the score of a guess without a view, and its power."""
 
     attack: str
     title: str
-    """What it seeks."""
+    """What the attack seeks."""
     at: str
     """Who attacks: kinds of role."""
     verdict: str
@@ -44,21 +42,21 @@ class Row:
     interval: tuple[float, float] | None = None
     """At confidence .95."""
     counted: str = ""
-    """What the value is counted from."""
+    """What the value counts."""
     baseline: float | None = None
     """The value of an adversary who saw nothing."""
     p: float | None = None
     power: float | None = None
-    """Share of planted leaks that it finds."""
+    """Share of planted leaks that the attack finds."""
     planted: str = ""
-    """What was planted."""
+    """What the planted leaks are."""
     shuffled: float | None = None
-    """p against truths that it cannot know."""
+    """p against truths that the attack cannot know."""
     claims: tuple[str, ...] = ()
-    """Beginnings of the sentences of a level that it verifies."""
+    """First words of the sentences of a level that the attack verifies."""
     seconds: float = 0.0
     note: str = ""
-    """Why it was not made, where it was not."""
+    """Why the attack was not made."""
 
     @property
     def finds(self) -> str:
@@ -102,22 +100,18 @@ class Audit:
     runs: int = 1
     """Runs whose views were attacked."""
     steps: int = 0
-    """Steps of each."""
+    """Steps of each run."""
     status: str = "finished"
     """"finished" or "interrupted"."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Attacks that do not apply to such a run, or were not asked for, and why."""
+    """Attacks that were left out, with the reason."""
     level: float = 0.01
-    """Probability, over all rows together, that one seems to find something where there is
-    nothing.
-    """
+    """Probability that any row of the table is a false alarm."""
     seconds: float = 0.0
     created: str = field(default_factory=utc_now)
     version: str = __version__
     view: str = ""
-    """Whose view it is of and how long, where a party recorded it; there is no truth to score
-    estimates by then.
-    """
+    """Whose recorded view was attacked, and how long it is; then no truth scores the estimates."""
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
@@ -144,11 +138,8 @@ class Audit:
         attacks = words.count(len(self.rows), "attack")
         if self.view:
             return f"{attacks}: estimates that no truth scores"
-        verdicts = Counter(row.verdict for row in self.rows)
-        parts = []
-        for verdict in ("finds it out", "a little"):
-            if verdicts[verdict]:
-                parts.append(f"{verdicts[verdict]} {verdict}")
+        counts = Counter(row.verdict for row in self.rows)
+        parts = [f"{counts[name]} {name}" for name in ("finds it out", "a little") if counts[name]]
         return f"Of {attacks}: {', '.join(parts) or 'none finds anything'}"
 
     def sections(self) -> list[Section]:
@@ -161,12 +152,11 @@ class Audit:
         notes = [
             f"On {on}, seed {self.seed}. 'finds it out' and 'a little' beat a guess without a "
             f"view; over all {len(self.rows)} rows together the probability of a false alarm is "
-            f"{self.level:g}. 'would find': share of planted leaks that the attack finds. [ ]: "
-            "interval at confidence .95."
+            f"{self.level:g}. 'would find' is the share of planted leaks that the attack finds. "
+            "[ ] is a 95 % interval."
         ]
-        for row in self.rows:
-            if row.says and row.value is not None:
-                notes.append(f"{row.attack}: {row.says}")
+        scored = [row for row in self.rows if row.says and row.value is not None]
+        notes += [f"{row.attack}: {row.says}" for row in scored]
         notes += [f"Left out: {name}: {why}" for name, why in self.left_out.items()]
         rows = tuple(row.cells for row in self.rows)
         return [Section(self.title, COLUMNS, rows, tuple(notes), data=self.plain())]
@@ -174,10 +164,9 @@ class Audit:
     def _estimates(self) -> Section:
         """Return the table of estimates that no truth scores."""
         notes = [
-            f"From {self.view}; seed {self.seed}. Estimates only: a deployment has no truth to "
-            "score them against, so nothing here says whether they are right. How often each "
-            "attack is right, and what it would find, shows an audit of settings like those of the "
-            "run."
+            f"From {self.view}; seed {self.seed}. A deployment has no truth to score estimates "
+            "against, so this table does not show whether they are right. An audit of similar "
+            "settings shows how often each attack is right, and what it would find."
         ]
         others = []
         for name, why in self.left_out.items():
@@ -191,15 +180,15 @@ class Audit:
         title = "Audit: what this party could estimate from its view"
         return Section(title, ESTIMATES, rows, tuple(notes), data=self.plain())
 
-    def plain(self) -> dict[str, Any]:
-        """Return it as a record stores it."""
-        values: dict[str, Any] = msgspec.to_builtins(self, enc_hook=np.generic.item)
-        left_out = values.pop("left_out")
-        rows = values.pop("rows")
-        return values | {"left_out": left_out, "rows": rows}
+    def plain(self) -> dict[str, JSON]:
+        """Return it as a record stores it: with the rows last."""
+        values: dict[str, JSON] = msgspec.to_builtins(self, enc_hook=np.generic.item)
+        values["left_out"] = values.pop("left_out")
+        values["rows"] = values.pop("rows")
+        return values
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> Audit:
+    def of(cls, stored: Mapping[str, JSON]) -> Audit:
         """Return the audit that a record stores; keys of other versions are ignored."""
         return msgspec.convert(stored, cls)
 

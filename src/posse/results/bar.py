@@ -1,6 +1,4 @@
-"""A progress bar for Python: `watch=posse.Bar()` of a run, an audit or a sweep, in a notebook and
-on a terminal.
-"""
+"""A progress bar for Python: `watch=posse.Bar()` of a run, an audit or a sweep."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import sys
 import time
 from html import escape
 from importlib import import_module
-from typing import Any
+from typing import Protocol
 
 from posse.results.record import Progress
 
@@ -16,9 +14,15 @@ PAUSE = 0.2
 """Seconds between two pictures of the bar at least."""
 
 
+class Place(Protocol):
+    """Where a notebook shows the bar."""
+
+    def update(self, picture: object) -> None:
+        """Show another picture."""
+
+
 class Bar:
-    """Shows how far work is, whatever calls it: with a `Progress`, a share and a text, or two
-    counts.
+    """Shows how far work is. It is called with a `Progress`, a share and a text, or two counts.
 
     In a notebook it is a bar below the cell, on a terminal a line on stderr, elsewhere nothing.
 
@@ -35,19 +39,25 @@ class Bar:
     """
 
     def __init__(self) -> None:
-        self.fraction, self.text = 0.0, ""
-        self._started, self._shown = time.monotonic(), -PAUSE
-        self._place: Any = None
+        self.fraction = 0.0
+        self.text = ""
+        self._started = time.monotonic()
+        self._shown = -PAUSE
+        self._place: Place | None = None
 
     def __call__(self, at: Progress | float, of: str | int = "") -> None:
-        """Show that so much is done."""
+        """Show how far the work is."""
         if isinstance(at, Progress):
-            done, what = at.fraction, f"run {at.run + 1} of {at.runs}" if at.runs > 1 else "run"
+            done = at.fraction
+            what = f"run {at.run + 1} of {at.runs}" if at.runs > 1 else "run"
         elif isinstance(of, int):
-            done, what = at / max(of, 1), f"{at} of {of}"
+            done = at / max(of, 1)
+            what = f"{at} of {of}"
         else:
-            done, what = at, of
-        self.fraction, self.text = done, f"{what}: {100 * done:.0f} %"
+            done = at
+            what = of
+        self.fraction = done
+        self.text = f"{what}: {100 * done:.0f} %"
         passed = time.monotonic() - self._started
         if passed - self._shown >= PAUSE or done >= 1:
             self._shown = passed
@@ -60,9 +70,8 @@ class Bar:
             else:
                 self._place.update(self)
         elif sys.stderr.isatty():
-            print(
-                f"\r{line:70}", end="\n" if self.fraction >= 1 else "", file=sys.stderr, flush=True
-            )
+            end = "\n" if self.fraction >= 1 else ""
+            print(f"\r{line:70}", end=end, file=sys.stderr, flush=True)
 
     def _repr_html_(self) -> str:
         """Return the bar as a notebook shows it."""
@@ -71,6 +80,6 @@ class Bar:
 
 
 def _in_notebook() -> bool:
-    """Return whether this is a kernel that a page shows (a terminal's IPython has none)."""
+    """Return whether a page shows this kernel; IPython in a terminal has none."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell is not None and hasattr(shell, "kernel")

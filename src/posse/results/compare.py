@@ -1,10 +1,7 @@
-"""Two or more records side by side: what was earned, what it cost, and whether it is the same
-run.
-"""
+"""Two or more records in one table: what each earned, what it cost, and whether runs are the same."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,27 +12,22 @@ from posse.core.errors import DataError
 from posse.core.statistics import (
     Floats,
     Interval,
-    skewed_interval,
+    paired_interval,
     standard_error,
     student,
     unknown_interval,
 )
 from posse.results.naming import labels
-from posse.results.record import CHANCE, Record
+from posse.results.record import CHANCE, PLAIN, Record, nouns_of
 from posse.results.values import same
-from posse.results.words import Vocabulary, common, plural
+from posse.results.words import Vocabulary, plural
 
 SHORTEST = 0.005
-"""CPU seconds below which a time is mostly the clock and the caches, and no ratio is made of it."""
+"""CPU seconds below which a time is mostly the clock and the caches."""
 FEW_SCORES = 20_000
 """Steps times arms up to which a plain run can be interpreted: compiled it takes under 5 ms."""
 INTERPRETED = 0.5
 """CPU seconds that interpreting a plain run takes at most."""
-TIGHTEN = 0.5
-"""Share of the correction for skewness that may bring an end of the interval closer to the estimate.
-With 0 the real difference in docs/benchmarks.md is clear in 81 % of comparisons of 50 runs instead
-of 89 %; with 1 intervals of 20 differences, most of them 0, cover 88 % in simulations.
-"""
 FAILED_ERRORS = 0.75
 """Standard errors that a difference must keep with one more run that fails. With 1 Thompson sampling
 against UCB (5,000 steps, five runs) is clear in 19 % of comparisons, with 0.75 in 96 %; with 0.5
@@ -57,7 +49,7 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Whether it is no chance: the interval excludes 0, and one failed run would not undo it."""
+        """Whether it is clear: the interval excludes 0, and one failed run would not undo it."""
         return self.interval.excludes_zero and self.survives
 
 
@@ -66,9 +58,7 @@ NO_DIFFERENCE = Difference(unknown_interval(math.nan), None, paired=False, survi
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One record of a comparison; what needs two runs or a first record to compare with is None
-    without.
-    """
+    """One record of a comparison. Values that are not known are None."""
 
     id: str
     label: str
@@ -84,26 +74,24 @@ class ComparedRun:
     difference_error: float | None
     """Standard error of the difference."""
     difference_low: float | None
-    """Lower end of its 95 % interval; None without one."""
+    """Lower end of its 95 % interval."""
     difference_high: float | None
     clear: bool
     """Whether the difference is more than chance, and one failed run would not undo it."""
     paired: bool
     """Whether the difference was taken run by run, on the same world seeds."""
     identical: bool
-    """Whether seeds, pulls and totals (of every party too) equal those of the first record bit for
-    bit.
-    """
+    """Whether seeds, pulls and totals equal those of the first record bit for bit."""
     seconds: float
     ratio: float | None
-    """Seconds over those of the first record; None where one of the two is too short to compare."""
+    """CPU seconds over those of the first record; None if those were not measured."""
     messages: int
     bytes: int
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of records, compared with the first, and what to know when reading it."""
+    """A table of records, compared with the first, and notes on how to read it."""
 
     rows: tuple[ComparedRun, ...]
     notes: tuple[str, ...]
@@ -142,37 +130,35 @@ def compare(records: Iterable[Record], *, strict: bool = False) -> Comparison:
             "anyway.",
             rule="results.records.conflict",
         )
-    pairs = zip(chosen, labels(chosen), strict=True)
-    rows = tuple(_row(record, label, chosen[0]) for record, label in pairs)
-    nouns = common(record.words for record in chosen)
+    names = labels(chosen)
+    rows = tuple(_row(chosen[i], names[i], chosen[0]) for i in range(len(chosen)))
+    nouns = nouns_of(chosen)
     return Comparison(rows, (*conflicts, *_notes(chosen, rows)), nouns, chosen)
 
 
 def identical(a: Record, b: Record) -> bool:
-    """Return whether two records are the same run bit for bit: seeds, pulls of every arm, totals of
-    runs and parties.
+    """Return whether two records are the same run bit for bit.
 
-    Records that do not know what was earned are never called the same.
+    The seeds, the pulls of every arm, and the totals of runs and parties must be equal. Records that
+    do not know what was earned are never called the same.
     """
     if not a.total or (a.seeds, a.parties) != (b.seeds, b.parties):
         return False
-    totals = np.array(a.total, np.float64), np.array(b.total, np.float64)
-    pairs = (totals, (a.pulls, b.pulls), (a.party_total, b.party_total))
-    return all(itertools.starmap(same, pairs))
+    totals_are_same = same(np.array(a.total, np.float64), np.array(b.total, np.float64))
+    return totals_are_same and same(a.pulls, b.pulls) and same(a.party_total, b.party_total)
 
 
 def times_as_long(record: Record, first: Record) -> float | None:
-    """CPU seconds of a record over those of another, or None if one is too short to compare."""
-    if any(map(_too_short, (record, first))):
-        return None
-    return record.seconds / first.seconds
+    """Return the CPU seconds of a record over those of another; None if those were not measured."""
+    return record.seconds / first.seconds if first.seconds else None
 
 
-def _too_short(record: Record) -> bool:
-    """Whether a run was too short to estimate the time of longer runs."""
+def too_short(record: Record) -> bool:
+    """Return whether a run was too short to estimate the time of longer runs."""
+    if record.seconds < SHORTEST:
+        return True
     few_scores = record.steps_done * record.arms <= FEW_SCORES
-    interpreted = record.level == "plain" and few_scores and record.seconds < INTERPRETED
-    return record.seconds < SHORTEST or interpreted
+    return record.level == PLAIN and few_scores and record.seconds < INTERPRETED
 
 
 def _row(record: Record, label: str, first: Record) -> ComparedRun:
@@ -225,19 +211,18 @@ def difference(record: Record, first: Record) -> Difference:
         return _unpaired(record, first)
     totals, others = pairs
     differences = totals - others
-    estimate = float(differences.mean())
-    error = standard_error(differences)
-    if error is None:
-        return Difference(unknown_interval(estimate), None, paired=True, survives=False)
-    interval = skewed_interval(estimate, error, differences - estimate, tighten=TIGHTEN)
-    failed = _failed_total(record, first)
-    if estimate > 0:
-        after = np.append(differences, min(0.0, failed - float(others.mean())))
-    else:
-        after = np.append(-differences, min(0.0, failed - float(totals.mean())))
+    interval = paired_interval(differences)
+    if not interval.known:
+        return Difference(interval, None, paired=True, survives=False)
+    gains = differences
+    worse = others
+    if interval.estimate < 0:
+        gains = -differences
+        worse = totals
+    after = np.append(gains, min(0.0, _failed_total(record, first) - float(worse.mean())))
     error_after = float(after.std(ddof=1)) / math.sqrt(after.size)
     survives = float(after.mean()) > FAILED_ERRORS * error_after
-    return Difference(interval, error, paired=True, survives=survives)
+    return Difference(interval, standard_error(differences), paired=True, survives=survives)
 
 
 def _paired_totals(record: Record, first: Record) -> tuple[Floats, Floats] | None:
@@ -263,23 +248,24 @@ def _unpaired(record: Record, first: Record) -> Difference:
 def _apart(totals: Sequence[float], others: Sequence[float]) -> tuple[float, float | None]:
     """Return the difference of two independent means, and its standard error."""
     apart = float(np.mean(totals)) - float(np.mean(others))
-    errors = standard_error(totals), standard_error(others)
-    if errors[0] is None or errors[1] is None:
+    error = standard_error(totals)
+    other_error = standard_error(others)
+    if error is None or other_error is None:
         return apart, None
-    return apart, math.hypot(errors[0], errors[1])
+    return apart, math.hypot(error, other_error)
 
 
 def _failed_total(*records: Record) -> float:
-    """Return the total of a run that fails: the least of all runs, or what decisions at random earn
-    if that is less.
+    """Return the total of a run that fails.
+
+    It is the least of all runs, or what decisions at random earn if that is less.
     """
     totals = [min(record.total) for record in records]
     for record in records:
         chance = record.summary.get(CHANCE)
-        if not isinstance(chance, float):
-            continue
-        decisions = record.pulls.sum() / record.runs if record.arms else record.horizon
-        totals.append(chance * float(decisions))
+        if isinstance(chance, float):
+            decisions = record.pulls.sum() / record.runs if record.arms else record.horizon
+            totals.append(chance * float(decisions))
     return min(totals)
 
 
@@ -287,10 +273,9 @@ def _failed_total(*records: Record) -> float:
 
 
 def _conflicts(records: tuple[Record, ...]) -> list[str]:
-    nouns = common(record.words for record in records)
-    steps = plural(nouns.step)
+    nouns = nouns_of(records)
     horizons = [f"{record.horizon:,}" for record in records]
-    notes = _if_different("The horizons differ ({} " + f"{steps}).", horizons)
+    notes = _if_different("The horizons differ ({} " + f"{plural(nouns.step)}).", horizons)
     if any(record.problem != records[0].problem for record in records):
         names = list(dict.fromkeys(record.problem_name for record in records))
         what = ", ".join(names)
@@ -304,30 +289,33 @@ def _conflicts(records: tuple[Record, ...]) -> list[str]:
 
 def _notes(records: tuple[Record, ...], rows: tuple[ComparedRun, ...]) -> list[str]:
     notes = _pairing_notes(rows)
-    if any(map(_too_short, records)):
-        notes.append(
-            f"A time under {SHORTEST * 1000:.0f} ms, or of a plain run of up to {FEW_SCORES:,} "
-            "scores, is too short to compare: no ratio is made of it."
-        )
-    versions = [record.version for record in records]
-    notes += _if_different("The versions of Posse differ ({}).", versions)
+    if any(map(too_short, records)):
+        notes.append(SHORT_TIMES)
+    notes += _if_different(
+        "The versions of Posse differ ({}).", [record.version for record in records]
+    )
     notes += _if_different(
         "Plain twins of different levels ({}): each draws as its own level does.",
         [record.twin_of for record in records],
     )
-    runs: dict[str, list[str]] = {}
+    ids_of_run: dict[str, list[str]] = {}
     for record in records:
-        runs.setdefault(record.run_id, []).append(record.id)
-    for ids in runs.values():
-        if len(ids) > 1:
-            notes.append(f"Records of one run: {', '.join(ids)}.")
-    for record in records:
+        ids_of_run.setdefault(record.run_id, []).append(record.id)
         if record.status != "finished":
             notes.append(f"Run {record.id} was not finished: {record.state}.")
+    for ids in ids_of_run.values():
+        if len(ids) > 1:
+            notes.append(f"Records of one run: {', '.join(ids)}.")
     few = [row.id for row in rows if row.runs < 2]
     if few:
         notes.append(f"Fewer than two runs have no standard error: {', '.join(few)}.")
     return notes
+
+
+SHORT_TIMES = (
+    "At least one run is too short to compare CPU times: most of its time is start-up, which longer "
+    "runs do not repeat. Compare longer runs."
+)
 
 
 def _pairing_notes(rows: tuple[ComparedRun, ...]) -> list[str]:

@@ -8,21 +8,21 @@ import json
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 
-from posse.core.check import did_you_mean, require, suggestion
-from posse.core.errors import ConfigError, DataError, MissingExtraError
+from posse.core.check import did_you_mean, ensure, require
+from posse.core.errors import ConfigError, MissingExtraError
 from posse.core.files import open_whole
 from posse.core.statistics import Floats, standard_error
 from posse.results.naming import labels
 from posse.results.record import Record, several
 from posse.results.render import render_report
-from posse.results.values import JSON
+from posse.results.values import JSON, all_names
 from posse.results.words import words_of
 from posse.version import __version__
 
@@ -41,22 +41,21 @@ PARTY_COLUMNS = ("record", "label", "run", "seed", "party", "total", "regret")
 """Columns of `party_rows`, before those of the parameters."""
 
 
+TYPES = {"run": "int64", "seed": "uint64", "step": "int64"}
+"""Arrow types of columns that are neither text nor floats."""
+FLOATS = ("reward", "regret", "total")
+
+Column = Sequence[Scalar] | npt.NDArray[np.generic]
+Table = dict[str, Column]
+
+
 def rows(records: Record | Iterable[Record]) -> Iterator[Row]:
     """Yield the points of all curves, by record, run and step.
 
     `COLUMNS` come first, then one column per parameter (`policy.tau`; `config.seed` if the name is
     taken). `seed` is None in a deployment, `regret` if the true means are not known.
     """
-    for record, label, settings in _described(several(records), COLUMNS):
-        steps = record.steps.tolist()
-        for run in range(record.runs):
-            head: Row = {"record": record.id, "label": label, "level": record.level, "run": run}
-            head["seed"] = _seed(record, run)
-            regrets = _run_of(record.regret, run, len(steps))
-            for step, reward, regret in zip(
-                steps, record.reward[run].tolist(), regrets, strict=True
-            ):
-                yield {**head, "step": step, "reward": reward, "regret": regret, **settings}
+    return _rows(_curves(several(records)))
 
 
 def party_rows(records: Record | Iterable[Record]) -> Iterator[Row]:
@@ -65,14 +64,35 @@ def party_rows(records: Record | Iterable[Record]) -> Iterator[Row]:
     A record without parties has no row. `total` and `regret` are None if the record does not hold
     them; parameters follow as in `rows`.
     """
-    for record, label, settings in _described(several(records), PARTY_COLUMNS):
-        for run in range(record.runs):
-            head: Row = {"record": record.id, "label": label, "run": run}
-            head["seed"] = _seed(record, run)
-            totals = _run_of(record.party_total, run, len(record.parties))
-            regrets = _run_of(record.party_regret, run, len(record.parties))
-            for party, total, regret in zip(record.parties, totals, regrets, strict=True):
-                yield {**head, "party": party, "total": total, "regret": regret, **settings}
+    return _rows(_parties(several(records)))
+
+
+def _curves(records: Sequence[Record]) -> Iterator[Table]:
+    for record, label, settings in _described(records, COLUMNS):
+        points = record.steps.size
+        size = record.runs * points
+        yield {
+            **_names(record, label, size),
+            "level": [record.level] * size,
+            **_runs(record, points),
+            "step": np.tile(record.steps, record.runs),
+            "reward": record.reward.ravel(),
+            "regret": _values(record.regret, size),
+            **{name: [value] * size for name, value in settings.items()},
+        }
+
+
+def _parties(records: Sequence[Record]) -> Iterator[Table]:
+    for record, label, settings in _described(records, PARTY_COLUMNS):
+        size = record.runs * len(record.parties)
+        yield {
+            **_names(record, label, size),
+            **_runs(record, len(record.parties)),
+            "party": record.parties * record.runs,
+            "total": _values(record.party_total, size),
+            "regret": _values(record.party_regret, size),
+            **{name: [value] * size for name, value in settings.items()},
+        }
 
 
 def _described(
@@ -82,9 +102,30 @@ def _described(
     yield from zip(records, labels(records), _parameters(records, columns), strict=True)
 
 
-def _run_of(array: Floats | None, run: int, size: int) -> list[float | None]:
-    """Return a row of an array; None for each value if there is no array."""
-    return [None] * size if array is None else list(array[run].tolist())
+def _names(record: Record, label: str, size: int) -> Table:
+    return {"record": [record.id] * size, "label": [label] * size}
+
+
+def _runs(record: Record, rows_per_run: int) -> Table:
+    """Return the columns of the number of each run, and of its seed."""
+    seeds = np.array(record.seeds or [None] * record.runs, np.uint64 if record.seeds else object)
+    runs = np.arange(record.runs)
+    return {"run": np.repeat(runs, rows_per_run), "seed": np.repeat(seeds, rows_per_run)}
+
+
+def _values(array: Floats | None, size: int) -> Column:
+    """Return the values of an array in one column; None for each if there is no array."""
+    return [None] * size if array is None else array.ravel()
+
+
+def _rows(tables: Iterable[Table]) -> Iterator[Row]:
+    for table in tables:
+        columns = [
+            column.tolist() if isinstance(column, np.ndarray) else column
+            for column in table.values()
+        ]
+        for values in zip(*columns, strict=True):
+            yield dict(zip(table, values, strict=True))
 
 
 def summary_rows(records: Record | Iterable[Record]) -> list[Row]:
@@ -139,41 +180,33 @@ def to_arrow(records: Record | Iterable[Record], *, curves: bool = True) -> pa.T
 
     Without `curves` it has one row per record instead (`summary_rows`).
     """
-    arrow = require("pyarrow", extra="frames")
     chosen = several(records)
-    if not curves:
-        table = aligned(summary_rows(chosen))
-        return arrow.Table.from_pylist(table, schema=arrow.schema(_fields(table, arrow)))
-    text = arrow.string()
-    numbers = (arrow.int64(), arrow.uint64(), arrow.int64(), arrow.float64(), arrow.float64())
-    names = zip(COLUMNS, (text, text, text, *numbers), strict=True)
-    schema = arrow.schema([*names, *_fields(_parameters(chosen, COLUMNS), arrow)])
-    tables = [schema.empty_table()]
-    for record, label, settings in _described(chosen, COLUMNS):
-        columns = _arrow_columns(record, label, arrow)
-        size = len(columns["step"])
-        for name, value in settings.items():
-            columns[name] = arrow.repeat(arrow.scalar(value, schema.field(name).type), size)
-        tables.append(arrow.table(columns, schema=schema))
-    return arrow.concat_tables(tables)
+    if curves:
+        return _arrow(chosen, COLUMNS, _curves(chosen))
+    arrow = require("pyarrow", extra="frames")
+    summaries = aligned(summary_rows(chosen))
+    return arrow.Table.from_pylist(summaries, schema=arrow.schema(_types(summaries)))
 
 
-def _arrow_columns(record: Record, label: str, arrow: ModuleType) -> dict[str, Any]:
-    """Return the columns of `rows` for one record, without parameters."""
-    points = record.steps.size
-    size = record.runs * points
-    nulls = arrow.nulls(size)
-    seeds = np.repeat(np.array(record.seeds, dtype=np.uint64), points)
-    return {
-        "record": arrow.repeat(record.id, size),
-        "label": arrow.repeat(label, size),
-        "level": arrow.repeat(record.level, size),
-        "run": np.repeat(np.arange(record.runs, dtype=np.int64), points),
-        "seed": seeds if record.seeds else nulls,
-        "step": np.tile(record.steps, record.runs),
-        "reward": record.reward.ravel(),
-        "regret": nulls if record.regret is None else record.regret.ravel(),
-    }
+def _arrow(records: Sequence[Record], columns: Sequence[str], tables: Iterable[Table]) -> pa.Table:
+    """Return tables of records as one Arrow table, with the same columns for all of them."""
+    arrow = require("pyarrow", extra="frames")
+    types = {name: TYPES.get(name, "string") for name in columns}
+    types |= {name: "float64" for name in FLOATS if name in types}
+    schema = arrow.schema([*types.items(), *_types(_parameters(records, columns))])
+    parts = [arrow.table(table, schema=schema) for table in tables]
+    return arrow.concat_tables([schema.empty_table(), *parts])
+
+
+def _types(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return the name and the Arrow type of each column of aligned rows."""
+    types = {bool: "bool", int: "int64", float: "float64"}
+    columns = []
+    for name in rows[0] if rows else ():
+        kinds = {type(row[name]) for row in rows} - {type(None)}
+        kind = float if kinds == {int, float} else next(iter(kinds), str)
+        columns.append((name, types.get(kind, "string")))
+    return columns
 
 
 def to_pandas(records: Record | Iterable[Record], *, curves: bool = True) -> pd.DataFrame:
@@ -200,35 +233,39 @@ def aligned(rows: Sequence[Row]) -> list[Row]:
 
     A value that a row lacks is None. Columns with values of different types become text.
     """
-    types: dict[str, set[type]] = {}
-    for row in rows:
-        for name, value in row.items():
-            types.setdefault(name, set()).add(_type(value))
-    texts = set()
-    for name, kinds in types.items():
-        kinds.discard(type(None))
-        if len(kinds) > 1 and kinds != {int, float}:
-            texts.add(name)
-    result = []
-    for row in rows:
-        values = {name: row.get(name) for name in types}
-        for name in texts:
-            if values[name] is not None:
-                values[name] = words_of(values[name])
-        result.append(values)
-    return result
+    columns = {}
+    for name in all_names(rows):
+        columns[name] = _of_one_type([row.get(name) for row in rows])
+    return [{name: columns[name][i] for name in columns} for i in range(len(rows))]
 
 
-def _type(value: Scalar) -> type:
-    """Return the type of a value; text for an integer that no column of integers holds."""
-    if isinstance(value, int) and abs(value) >= 2**63:
-        return str
-    return type(value)
+def _of_one_type(values: list[Scalar]) -> list[Scalar]:
+    types = {type(value) for value in values if value is not None}
+    # No column of integers holds an integer of more than 64 bits.
+    too_large = any(isinstance(value, int) and abs(value) >= 2**63 for value in values)
+    if not too_large and (len(types) < 2 or types == {int, float}):
+        return values
+    return [None if value is None else words_of(value) for value in values]
 
+
+# Queries ------------------------------------------------------------------------------------------
+
+
+ALSO = {
+    "id": "record",
+    "system": "kind",
+    "steps": "horizon",
+    "earned": "total_mean",
+    "regret": "regret_mean",
+    "made": "created",
+}
+"""Headings under which a list shows columns of `summary_rows`; both names find the column."""
+
+SHOWN = ("arms", "data", "label", "level", "party", "policy", "runs")
+"""Columns that a list shows under their own names."""
 
 _CONDITION = re.compile(r"\s*([\w. -]+?)\s*(!=|<=|>=|==?|<|>|~)\s*(?![=<>!~])(.*?)\s*", re.DOTALL)
-_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
-_TESTS: dict[str, Callable[[Any, Any], bool]] = {
+_TESTS: dict[str, Callable[[float | str, float | str], bool]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -240,16 +277,16 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def filtered(
-    rows: Sequence[Row], conditions: Iterable[str], also: Mapping[str, str] | None = None
+    rows: Sequence[Row], conditions: Iterable[str], also: Mapping[str, str] = ALSO
 ) -> list[Row]:
     """Return the rows for which all conditions hold, such as "policy=ucb" or "horizon>=1000".
 
     Args:
         rows: Rows of `summary_rows`.
         conditions: A column, a sign and a value; "label~trial" holds if the label contains the
-            text. What reads as numbers is compared as numbers, all else as text. A value that a
-            row does not know fulfils "!=" alone.
-        also: Other names of columns; by default `ALSO`.
+            text. Numbers are compared as numbers, all else as text. A value that a row does not
+            know fulfils "!=" alone.
+        also: Other names of columns.
 
     >>> rows = [{"policy": "ucb", "horizon": 100}, {"policy": "thompson", "horizon": 2000}]
     >>> filtered(rows, ["horizon>500", "policy!=ucb"])
@@ -283,38 +320,33 @@ def split(condition: str) -> tuple[str, str, str]:
 def _holds(value: Scalar, sign: str, other: str, numeric: bool) -> bool:
     if value is None:
         return sign == "!="
-    if sign == "~":
-        return _TESTS[sign](words_of(value), other)
+    test = _TESTS[sign]
     number = _number(value)
     other_number = _number(other)
+    if sign == "~" or not numeric:
+        return test(words_of(value), {"true": "yes", "false": "no"}.get(other.lower(), other))
     if number is not None and other_number is not None:
-        return _TESTS[sign](number, other_number)
-    if number is not None and not isinstance(value, str):
+        return test(number, other_number)
+    if not isinstance(value, str):
         raise ConfigError(
-            f"'{other}' is compared with the number {number:g}. Give a number.",
+            f"'{other}' is compared with the number {value:g}. Give a number.",
             rule="results.condition.not-a-number",
         )
-    if numeric and other_number is not None and sign[0] in "<>":
-        return False  # a word is neither more nor less than a number
-    other = {"true": "yes", "false": "no"}.get(other.lower(), other)
-    return _TESTS[sign](words_of(value), other)
+    # A word is neither more nor less than a number.
+    return test(value, other) if sign in ("=", "!=") else False
 
 
 def _number(value: Scalar) -> float | None:
-    """Return a number, also of a text with commas between groups of digits; None for all else."""
+    """Return a number, also of a text; None for all else."""
     if value is None or isinstance(value, bool):
         return None
-    if isinstance(value, str) and _GROUPED.fullmatch(value):
-        value = value.replace(",", "")
     try:
         return float(value)
     except ValueError:
         return None
 
 
-def ordered(
-    rows: Sequence[Row], names: Iterable[str], also: Mapping[str, str] | None = None
-) -> list[Row]:
+def ordered(rows: Sequence[Row], names: Iterable[str], also: Mapping[str, str] = ALSO) -> list[Row]:
     """Sort by columns, the first one first; "-" before a name reverses it. None comes last.
 
     >>> [row["n"] for row in ordered([{"n": 1}, {"n": None}, {"n": 3}], ["-n"])]
@@ -323,20 +355,15 @@ def ordered(
     result = list(rows)
     for name in reversed(list(names)):
         key = column(name.removeprefix("-"), rows, also)
-        unknown = [row for row in result if row.get(key) is None]
-        result = [row for row in result if row.get(key) is not None]
-        if all(isinstance(row[key], int | float) for row in result):
-            result.sort(key=itemgetter(key), reverse=name.startswith("-"))
-        else:
-            texts = {id(row): words_of(row[key]) for row in result}
-            result.sort(key=lambda row: texts[id(row)], reverse=name.startswith("-"))
-        result += unknown
+        values = _of_one_type([row.get(key) for row in result])
+        order = [i for i, value in enumerate(values) if value is not None]
+        order.sort(key=values.__getitem__, reverse=name.startswith("-"))  # type: ignore[arg-type]
+        unknown = [i for i, value in enumerate(values) if value is None]
+        result = [result[i] for i in order + unknown]
     return result
 
 
-def grouped(
-    rows: Sequence[Row], names: Iterable[str], also: Mapping[str, str] | None = None
-) -> list[Row]:
+def grouped(rows: Sequence[Row], names: Iterable[str], also: Mapping[str, str] = ALSO) -> list[Row]:
     """Return one row per group of equal values in some columns, with the means of other numbers.
 
     The parties of a deployment each keep a record of one run, with what that party knows. They are
@@ -350,89 +377,53 @@ def grouped(
     >>> grouped(rows, ["p"])
     [{'p': 'a', 'records': 2, 'n': 1.5}, {'p': 'b', 'records': 1, 'n': 5.0}]
     """
-    keys = dict.fromkeys(column(name, rows, also) for name in names)
-    if any(row.get("party") for row in rows):
-        keys["party"] = None
+    keys = [column(name, rows, also) for name in names]
+    if any(row.get("party") for row in rows) and "party" not in keys:
+        keys.append("party")
     groups: dict[tuple[Scalar, ...], list[Row]] = {}
-    others: dict[str, None] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(name) for name in keys), []).append(row)
-        others |= dict.fromkeys(name for name in row if name not in keys)
+    others = [name for name in all_names(rows) if name not in keys]
     result = []
     for values, same in groups.items():
-        means: Row = {**dict(zip(keys, values, strict=True)), "records": len(same)}
-        for name in others:
-            mean = _mean([row.get(name) for row in same])
-            if mean is not None:
-                means[name] = mean
-        result.append(means)
+        row = {**dict(zip(keys, values, strict=True)), "records": len(same)}
+        means = {name: _mean([each.get(name) for each in same]) for name in others}
+        row |= {name: mean for name, mean in means.items() if mean is not None}
+        result.append(row)
     return result
 
 
 def _mean(values: Iterable[Scalar]) -> float | None:
     """Return the mean of the numbers; None if a value is not a number, or all are unknown."""
-    numbers = []
-    for value in values:
-        if isinstance(value, str | bool):
-            return None
-        if value is not None:
-            numbers.append(float(value))
-    return float(np.mean(numbers)) if numbers else None
+    numbers = [value for value in values if value is not None]
+    if not numbers or not {int, float}.issuperset(map(type, numbers)):
+        return None
+    return float(np.mean(np.array(numbers, np.float64)))
 
 
-def column(name: str, rows: Sequence[Row], also: Mapping[str, str] | None = None) -> str:
-    """Return the column that a name means: its own name, or another one (`also`, else `ALSO`).
+def column(name: str, rows: Sequence[Row], also: Mapping[str, str] = ALSO) -> str:
+    """Return the column that a name means: its own name, or another one (`also`).
 
     "-" is the same as "_", and the prefixes "policy." and "config." may be omitted.
     """
-    names: dict[str, None] = {}
-    for row in rows:
-        names |= dict.fromkeys(row)
-    aliases = ALSO if also is None else also
-    for full_name in (aliases.get(name, name), name):
-        for spelling in (
-            full_name,
-            full_name.replace("-", "_"),
-            f"policy.{full_name}",
-            f"config.{full_name}",
-        ):
-            if spelling in names or not names:
-                return spelling
-    headings = [alias for alias, stored in aliases.items() if stored in names]
-    choices = (*names, *headings)
-    hint = suggestion(name, choices)
-    if len(names) > MANY:
-        usual = sorted({*headings, *SHOWN.intersection(names)})
-        hint = f"{did_you_mean(name, choices)} Known: {', '.join(usual)}; and every name in "
-        hint += "'posse runs list --json'."
-    raise ConfigError(f"unknown column '{name}'.{hint}", rule="results.column.unknown")
+    names = all_names(rows)
+    full_name = also.get(name, name)
+    spellings = []
+    for each in (full_name, name):
+        spellings += [each, each.replace("-", "_"), f"policy.{each}", f"config.{each}"]
+    for spelling in spellings:
+        if spelling in names or not names:
+            return spelling
+    headings = [heading for heading, stored in also.items() if stored in names]
+    usual = sorted({*headings, *{*names} & {*SHOWN}})
+    raise ConfigError(
+        f"unknown column '{name}'.{did_you_mean(name, (*names, *headings))} Known: "
+        f"{', '.join(usual)}; and every name in 'posse runs list --json'.",
+        rule="results.column.unknown",
+    )
 
 
-ALSO = {
-    "id": "record",
-    "system": "kind",
-    "steps": "horizon",
-    "earned": "total_mean",
-    "regret": "regret_mean",
-    "made": "created",
-}
-"""Headings under which a list shows columns of `summary_rows`; both names find the column."""
-
-SHOWN = frozenset(("policy", "level", "arms", "runs", "data", "party", "label"))
-"""Columns that a list shows under their own names."""
-
-MANY = 30
-"""Of more columns than this an error names those that a list shows."""
-
-
-def _parties_to_arrow(records: Sequence[Record]) -> pa.Table:
-    arrow = require("pyarrow", extra="frames")
-    text = arrow.string()
-    number = arrow.float64()
-    types = (text, text, arrow.int64(), arrow.uint64(), text, number, number)
-    fields = _fields(_parameters(records, PARTY_COLUMNS), arrow)
-    schema = arrow.schema([*zip(PARTY_COLUMNS, types, strict=True), *fields])
-    return arrow.Table.from_pylist(list(party_rows(records)), schema=schema)
+# Files --------------------------------------------------------------------------------------------
 
 
 def _parameters(records: Sequence[Record], columns: Sequence[str]) -> list[Row]:
@@ -448,26 +439,9 @@ def _renamed(values: Mapping[str, JSON], others: Iterable[str], prefix: str) -> 
     reserved = set(others)
     row: Row = {}
     for name, value in values.items():
-        scalar = value if value is None or isinstance(value, str | int | float) else None
-        if scalar is None and value is not None:
-            scalar = words_of(value)
+        scalar = value if isinstance(value, str | int | float | None) else words_of(value)
         row[f"{prefix}.{name}" if name in reserved else name] = scalar
     return row
-
-
-def _fields(tables: Sequence[Row], arrow: ModuleType) -> list[tuple[str, object]]:
-    """Return the name and the Arrow type of each parameter."""
-    types = {bool: arrow.bool_(), int: arrow.int64(), float: arrow.float64()}
-    fields = []
-    for name in tables[0] if tables else ():
-        kinds = {type(table[name]) for table in tables} - {type(None)}
-        kind = float if kinds == {int, float} else next(iter(kinds), str)
-        fields.append((name, types.get(kind, arrow.string())))
-    return fields
-
-
-def _seed(record: Record, run: int) -> int | None:
-    return record.seeds[run] if record.seeds else None
 
 
 def _installed(name: str) -> ModuleType:
@@ -507,49 +481,43 @@ def export(records: Record | Iterable[Record], path: str | Path, *, parties: boo
     path = Path(path)
     suffix = path.suffix.lower()
     formats = PARTY_FORMATS if parties else tuple(FORMATS)
-    if suffix not in formats:
-        what = " what parties earned" if parties else ""
-        raise DataError(
-            f"cannot export{what} to '{path.suffix or path.name}'. Known: "
-            f"{', '.join(sorted(formats))}.",
-            rule="results.suffix.unknown",
-        )
+    what = " what parties earned" if parties else ""
+    ensure(
+        suffix in formats,
+        f"cannot export{what} to '{path.suffix or path.name}'. Known: {', '.join(sorted(formats))}.",
+        rule="results.suffix.unknown",
+    )
     chosen = several(records)
-    if not chosen:
-        raise DataError(
-            f"there is nothing to write to {path}. Give at least one record.",
-            rule="results.records.none",
-        )
-    if parties and not any(record.parties for record in chosen):
-        raise DataError(
-            "none of these records has what each party earned. Export the curves, without "
-            "'parties'.",
-            rule="results.parties.none",
-        )
+    ensure(
+        chosen,
+        f"there is nothing to write to {path}. Give at least one record.",
+        rule="results.records.none",
+    )
+    ensure(
+        not parties or any(record.parties for record in chosen),
+        "none of these records has what each party earned. Export the curves, without 'parties'.",
+        rule="results.parties.none",
+    )
     with open_whole(path) as file:
         FORMATS[suffix](chosen, file, parties)
     return path
 
 
 def _csv(records: Sequence[Record], file: BinaryIO, parties: bool) -> None:
-    columns: Sequence[str] = COLUMNS
-    lines = rows(records)
-    if parties:
-        columns = PARTY_COLUMNS
-        lines = party_rows(records)
+    columns = PARTY_COLUMNS if parties else COLUMNS
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     try:
         # Python writes the shortest digits that give the same float back, so nothing is lost.
         writer = csv.DictWriter(text, [*columns, *_parameters(records, columns)[0]])
         writer.writeheader()
-        writer.writerows(lines)
+        writer.writerows(party_rows(records) if parties else rows(records))
     finally:
         # Flushes, and leaves the file open for its owner to close.
         text.detach()
 
 
 def _parquet(records: Sequence[Record], file: BinaryIO, parties: bool) -> None:
-    table = _parties_to_arrow(records) if parties else to_arrow(records)
+    table = _arrow(records, PARTY_COLUMNS, _parties(records)) if parties else to_arrow(records)
     require("pyarrow.parquet", extra="frames").write_table(table, file, compression="zstd")
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from posse.results import words
 from posse.results.naming import labels
@@ -98,23 +99,21 @@ def composed(entry: Entry) -> bool:
 def guarantees(records: Iterable[Record]) -> list[Guarantee]:
     """Return the composed guarantees; parties of a record with the same one share it."""
     chosen = tuple(records)
-    if not any(record.privacy for record in chosen):
-        return []
+    names = labels(chosen) if any(record.privacy for record in chosen) else [""] * len(chosen)
     result: list[Guarantee] = []
-    for record, label in zip(chosen, labels(chosen), strict=True):
-        parties: dict[str, list[str]] = {}
-        entries: dict[str, Entry] = {}
+    for record, label in zip(chosen, names, strict=True):
+        groups: list[tuple[Entry, list[str]]] = []
         for entry in map(dict, record.privacy):
             if not composed(entry):
                 continue
             party = entry.pop("party", None)
-            key = repr(sorted(entry.items()))
-            entries[key] = entry
-            names = parties.setdefault(key, [])
+            same = [parties for other, parties in groups if other == entry]
+            if not same:
+                same = [[]]
+                groups.append((entry, same[0]))
             if party is not None:
-                names.append(words_of(party))
-        for key, entry in entries.items():
-            result.append(Guarantee(label, tuple(parties[key]), entry))
+                same[0].append(words_of(party))
+        result += [Guarantee(label, tuple(parties), entry) for entry, parties in groups]
     return result
 
 
@@ -129,16 +128,13 @@ def ledger(record: Record) -> list[Entry]:
 
 def not_covered(records: Iterable[Record]) -> list[str]:
     """Return what the guarantees exclude, each sentence once."""
-    sentences: dict[str, None] = {}
-    for record in records:
-        for entry in record.privacy:
-            for key in _EXCLUDED:
-                sentences |= dict.fromkeys(_items(entry.get(key)))
-    return list(sentences)
+    entries = chain.from_iterable(record.privacy for record in records)
+    sentences = [_items(entry.get(key)) for entry in entries for key in _EXCLUDED]
+    return list(dict.fromkeys(chain.from_iterable(sentences)))
 
 
 def _items(value: JSON) -> list[str]:
     """Return the items of a list as text, or the only value."""
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, list | tuple):
         return [words_of(item) for item in value]
     return [words_of(value)] if value else []

@@ -1,5 +1,6 @@
-"""Figures of what was earned and what it cost, returned and never shown; how every figure looks,
-and SVG for a page.
+"""Figures of what was earned and what it cost, how every figure looks, and SVG for a page.
+
+Figures are returned and never shown.
 
 No background, one ink, a light grid. Every colour of a series has a contrast of at least 3:1 on
 white and on the dark page, so one figure serves both.
@@ -16,18 +17,18 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
-from posse.core.check import require
-from posse.core.errors import DataError
+from posse.core.check import ensure, require
 from posse.core.statistics import Band, band
 from posse.results import words
 from posse.results.compare import identical, times_as_long
-from posse.results.naming import Named, distinct, labels
-from posse.results.record import CHANCE, Ints, Record, several
-from posse.results.words import common, plural
+from posse.results.naming import distinct, labels
+from posse.results.record import CHANCE, Ints, Record, nouns_of, several
+from posse.results.values import as_table
+from posse.results.words import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -52,7 +53,7 @@ LINE = 54
 """Letters of a line in a legend; a longer label continues on the next one."""
 
 RATES = 20
-"""Points at most of a curve of what a step earned: fewer than a curve has, so that chance averages
+"""Points at most of a curve of rewards per step: fewer than a curve has, so that chance averages
 out.
 """
 
@@ -79,26 +80,25 @@ Quantiles = tuple[float, float] | None
 def reward_curves(
     records: Records, labels: Sequence[str] | None = None, *, quantiles: Quantiles = None
 ) -> Figure:
-    """Draw the mean cumulative reward of each record, with its band (see `band`), one colour a
-    label.
-    """
+    """Draw the mean cumulative reward of each record, with its band (see `band`)."""
     chosen = _drawable(records, "curve")
     bands = [record.reward_band(quantiles) for record in chosen]
-    return _curves(chosen, bands, labels, common(r.words for r in chosen).cumulative)
+    return _curves(chosen, bands, labels, nouns_of(chosen).cumulative)
 
 
 def regret_curves(
     records: Records, labels: Sequence[str] | None = None, *, quantiles: Quantiles = None
 ) -> Figure:
-    """Draw the mean cumulative pseudo-regret; records whose true means are not known are
-    refused.
+    """Draw the mean cumulative pseudo-regret of each record, with its band.
+
+    Raises:
+        DataError: The true means of a record are not known.
     """
     chosen = _drawable(records, "curve")
     bands = [record.regret_band(quantiles) for record in chosen]
-    nouns = common(record.words for record in chosen)
-    return _curves(
-        chosen, bands, labels, f"cumulative pseudo-regret ({nouns.money or nouns.reward})"
-    )
+    nouns = nouns_of(chosen)
+    unit = nouns.money or nouns.reward
+    return _curves(chosen, bands, labels, f"cumulative pseudo-regret ({unit})")
 
 
 def shown_curves(records: Records, labels: Sequence[str] | None = None, *, name: str) -> Figure:
@@ -106,22 +106,22 @@ def shown_curves(records: Records, labels: Sequence[str] | None = None, *, name:
     chosen = _drawable(records, "curve")
     bands = []
     for record in chosen:
-        for curve in cast(Any, record.show["curves"]):
-            if curve["name"] == name:
-                bands.append(band(np.asarray(curve["values"], np.float64)))
+        curves = {as_table(curve)["name"]: as_table(curve) for curve in record.show_list("curves")}
+        bands.append(band(np.array(curves[name]["values"], np.float64)))
     return _curves(chosen, bands, labels, name)
 
 
 def reward_rates(
     records: Records, labels: Sequence[str] | None = None, *, quantiles: Quantiles = None
 ) -> Figure:
-    """Draw what a step earned on the way, between points of the curve; what chance would earn is
-    dotted where known.
+    """Draw what a step earned over the run, between points of the curve.
+
+    A dotted line is what chance would earn, if that is known.
     """
     chosen = _drawable(records, "curve")
-    nouns = common(record.words for record in chosen)
+    nouns = nouns_of(chosen)
     figure = blank()
-    ax = axes(figure, x=nouns.step, y=f"{nouns.earned} a {nouns.step}")
+    ax = axes(figure, x=nouns.step, y=f"{nouns.earned} per {nouns.step}")
     bands = []
     for i, (record, label) in enumerate(zip(chosen, legend_labels(chosen, labels), strict=True)):
         points = record.steps.size
@@ -146,31 +146,32 @@ def reward_rates(
 
 
 def pulls_per_arm(records: Records, labels: Sequence[str] | None = None) -> Figure:
-    """Draw how often each arm was pulled, the mean over runs, with the band of that mean; the best
-    arm is marked.
+    """Draw how often each arm was pulled: the mean over runs, with its band.
+
+    The best arm is marked.
     """
     chosen = _drawable(records, "pulls")
     first = chosen[0]
-    if any(record.arms != first.arms for record in chosen):
-        raise DataError(
-            "the records have different numbers of arms. Draw them one by one.",
-            rule="results.arms.different",
-        )
-    nouns = common(record.words for record in chosen)
+    ensure(
+        all(record.arms == first.arms for record in chosen),
+        "the records have different numbers of arms. Draw them one by one.",
+        rule="results.arms.different",
+    )
+    nouns = nouns_of(chosen)
     figure = blank()
-    ax = axes(figure, x=nouns.arm, y=f"{plural(nouns.pull)} a run (mean)", grid="y")
+    ax = axes(figure, x=nouns.arm, y=f"{plural(nouns.pull)} per run (mean)", grid="y")
     width = 0.8 / len(chosen)
-    for i, (record, label) in enumerate(zip(chosen, legend_labels(chosen, labels), strict=True)):
-        b = band(record.pulls)
+    names = legend_labels(chosen, labels)
+    bands = [band(record.pulls) for record in chosen]
+    for i, b in enumerate(bands):
         at = np.arange(first.arms) + (i - (len(chosen) - 1) / 2) * width
-        ax.bar(at, b.mean, width * 0.92, color=SERIES[i % len(SERIES)], label=label)
+        ax.bar(at, b.mean, width * 0.92, color=SERIES[i % len(SERIES)], label=names[i])
         if b.runs > 1:
-            ax.errorbar(
-                at, b.mean, yerr=b.high - b.mean, fmt="none", ecolor=INK, elinewidth=1, capsize=2
-            )
+            reach = b.high - b.mean
+            ax.errorbar(at, b.mean, reach, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
     _name_arms(ax, first)
     ax.set_ylim(bottom=0)
-    legend(figure, ax, _note("bars", [band(record.pulls) for record in chosen]))
+    legend(figure, ax, _note("bars", bands))
     return figure
 
 
@@ -191,7 +192,7 @@ def _curves(
     records: Sequence[Record], bands: list[Band], labels: Sequence[str] | None, y: str
 ) -> Figure:
     figure = blank()
-    ax = axes(figure, x=common(record.words for record in records).step, y=y)
+    ax = axes(figure, x=nouns_of(records).step, y=y)
     names = legend_labels(records, labels)
     for i, record in enumerate(records):
         draw_band(ax, record.steps, bands[i], i, names[i])
@@ -201,23 +202,20 @@ def _curves(
 
 
 def _drawable(records: Records, what: str) -> tuple[Record, ...]:
-    """Return the records; refuse one that has no curve, or no pulls."""
+    """Return the records; raise an error if one has no curve, or no pulls."""
     chosen = several(records)
-    if not chosen:
-        raise DataError("a figure needs at least one record.", rule="results.records.none")
+    ensure(chosen, "a figure needs at least one record.", rule="results.records.none")
     for record in chosen:
-        if record.runs == 0:
-            raise DataError(
-                f"run {record.id} holds no finished run, so there is nothing to draw. Leave it "
-                "out.",
-                rule="results.runs.none",
-            )
-        if not (record.steps.size if what == "curve" else record.arms):
-            raise DataError(
-                f"run {record.id} does not know its {what}, so there is nothing to draw. Leave it "
-                "out.",
-                rule=f"results.{what}.not-known",
-            )
+        ensure(
+            record.runs,
+            f"run {record.id} holds no finished run, so there is nothing to draw. Leave it out.",
+            rule="results.runs.none",
+        )
+        ensure(
+            record.steps.size if what == "curve" else record.arms,
+            f"run {record.id} does not know its {what}, so there is nothing to draw. Leave it out.",
+            rule=f"results.{what}.not-known",
+        )
     return chosen
 
 
@@ -233,22 +231,24 @@ def _name_arms(ax: Axes, record: Record) -> None:
         best = int(np.argmax(record.means))
         names[best] += " ★"
         ax.set_xlabel(f"{ax.get_xlabel()} (★ highest true mean)")
-    if SLANTED < record.arms <= MANY_ARMS:
+    if record.arms > MANY_ARMS:
+        return
+    ax.set_xticks(range(record.arms), names)
+    if record.arms > SLANTED:
         # Points between two names, less a gap.
         size = min(9.0, 0.8 * 72 * 0.82 * WIDTH / record.arms)
-        ax.set_xticks(range(record.arms), names, rotation=90, fontsize=size)
+        ax.tick_params(axis="x", rotation=90, labelsize=size)
         figure = cast("Figure", ax.figure)
         figure.set_figheight(figure.get_figheight() + 0.006 * size * max(map(len, names)))
-    elif record.arms <= SLANTED:
-        ax.set_xticks(range(record.arms), names)
-        if sum(map(len, names)) > 55:
-            for tick in ax.get_xticklabels():
-                tick.set(rotation=38, ha="right", rotation_mode="anchor")
+    elif sum(map(len, names)) > 55:
+        for tick in ax.get_xticklabels():
+            tick.set(rotation=38, ha="right", rotation_mode="anchor")
 
 
 def role_times(records: Records, labels: Sequence[str] | None = None) -> Figure:
-    """Draw CPU time by kind of role: a bar a role for one record, shares side by side for
-    several.
+    """Draw CPU time by kind of role.
+
+    One record has one bar per role. Several records have one bar each, with the shares of roles.
     """
     chosen = several(records)
     names = legend_labels(chosen, labels)
@@ -256,13 +256,53 @@ def role_times(records: Records, labels: Sequence[str] | None = None) -> Figure:
     for name, record in zip(names, chosen, strict=True):
         if sum(record.role_seconds.values()) > 0:
             timed[name] = record
-    if not timed:
-        raise DataError(
-            "none of these records holds time by role. Only runs with roles have it, not "
-            "simulations.",
-            rule="results.role_seconds.not-known",
-        )
+    ensure(
+        timed,
+        "none of these records holds time by role. Only runs with roles have it, not simulations.",
+        rule="results.role_seconds.not-known",
+    )
     return _one_time(*timed.values()) if len(timed) == 1 else _time_shares(timed)
+
+
+def _one_time(record: Record) -> Figure:
+    times = dict(sorted(record.role_seconds.items(), key=lambda item: item[1]))
+    values = list(times.values())
+    figure = blank(0.95 + 0.42 * len(times))
+    ax = axes(figure, x="CPU time (s), all runs", y="", grid="x")
+    colours = role_colours([record], times)
+    names = [text(record.role_label(role)) for role in times]
+    bars = ax.barh(names, values, color=[colours[role][0] for role in times], height=0.66)
+    notes = [f"{words.seconds(value)} · {value / sum(values):.0%}" for value in values]
+    ax.bar_label(bars, notes, padding=5, color=INK, fontsize=9)
+    ax.margins(x=0.22)
+    ax.set_xlim(left=0)
+    return figure
+
+
+def _time_shares(by_label: Mapping[str, Record]) -> Figure:
+    names = list(by_label)
+    records = list(by_label.values())
+    figure = blank(1.35 + 0.5 * len(records))
+    ax = axes(figure, x="share of CPU time (%)", y="", grid="x")
+    roles = {role: record.role_label(role) for record in records for role in record.role_seconds}
+    colours = role_colours(records, roles)
+    seconds = np.array(
+        [[record.role_seconds.get(role, 0.0) for role in roles] for record in records]
+    )
+    shares = 100 * seconds / seconds.sum(axis=1, keepdims=True)
+    starts = np.cumsum(shares, axis=1) - shares
+    for i, role in enumerate(roles):
+        colour = colours[role][0]
+        own = shares[:, i]
+        bars = ax.barh(
+            names, own, left=starts[:, i], height=0.62, color=colour, label=text(roles[role])
+        )
+        notes = [f"{share:.0f}" if share >= 6 else "" for share in own]
+        ax.bar_label(bars, notes, label_type="center", color="white", fontsize=9)
+    ax.invert_yaxis()
+    ax.set_xlim(0, 100)
+    legend(figure, ax)
+    return figure
 
 
 def secure_against_plain(
@@ -270,9 +310,9 @@ def secure_against_plain(
 ) -> Figure:
     """Draw what protection changes: the reward curves in one pair of axes, the seconds in another.
 
-    The bars are on a logarithmic axis when one is more than twenty times the other.
+    The bars are on a logarithmic axis if one is more than twenty times the other.
     """
-    nouns = common(record.words for record in _drawable((secure, plain), "curve"))
+    nouns = nouns_of(_drawable((secure, plain), "curve"))
     figure = blank(3.4, width=6.4)
     grid = figure.add_gridspec(1, 2, width_ratios=(1.5, 1))
     left = style(figure.add_subplot(grid[0]), x=nouns.step, y=nouns.cumulative)
@@ -289,73 +329,19 @@ def secure_against_plain(
     return figure
 
 
-def _one_time(record: Record) -> Figure:
-    times = sorted(record.role_seconds.items(), key=lambda item: item[1])
-    whole = sum(record.role_seconds.values())
-    figure = blank(0.95 + 0.42 * len(times))
-    ax = axes(figure, x="CPU time (s), all runs", y="", grid="x")
-    colours = role_colours([record], record.role_seconds)
-    names = [text(record.role_label(role)) for role, _ in times]
-    bars = ax.barh(
-        names,
-        [value for _, value in times],
-        color=[colours[role][0] for role, _ in times],
-        height=0.66,
-    )
-    notes = [f"{words.seconds(value)} · {value / whole:.0%}" for _, value in times]
-    ax.bar_label(bars, notes, padding=5, color=INK, fontsize=9)
-    ax.margins(x=0.22)
-    ax.set_xlim(left=0)
-    return figure
-
-
-def _time_shares(by_label: Mapping[str, Record]) -> Figure:
-    names = list(by_label)
-    records = list(by_label.values())
-    figure = blank(1.35 + 0.5 * len(records))
-    ax = axes(figure, x="share of CPU time (%)", y="", grid="x")
-    roles = {role: record.role_label(role) for record in records for role in record.role_seconds}
-    colours = role_colours(records, roles)
-    left = [0.0] * len(records)
-    for role, label in roles.items():
-        shares = [
-            100 * record.role_seconds.get(role, 0.0) / sum(record.role_seconds.values())
-            for record in records
-        ]
-        bars = ax.barh(
-            names, shares, left=left, height=0.62, color=colours[role][0], label=text(label)
-        )
-        ax.bar_label(
-            bars,
-            [f"{s:.0f}" if s >= 6 else "" for s in shares],
-            label_type="center",
-            color="white",
-            fontsize=9,
-        )
-        left = [a + b for a, b in zip(left, shares, strict=True)]
-    ax.invert_yaxis()
-    ax.set_xlim(0, 100)
-    legend(figure, ax)
-    return figure
-
-
-def _short(record: Record) -> str:
-    name = text(record.level, limit=14)
-    return f"{name}\n({len(record.off)} of it off)" if record.off else name
-
-
 def _time_bars(ax: Axes, secure: Record, plain: Record) -> None:
     times = [secure.seconds, plain.seconds]
     # Names of levels only: the whole labels are in the legend, and would not fit below two bars.
-    names = [_short(record) for record in (secure, plain)]
+    names = [text(record.level, limit=14) for record in (secure, plain)]
+    if secure.off:
+        names[0] += f"\n({len(secure.off)} of it off)"
     bars = ax.bar([0, 1], times, color=[SERIES[0], SERIES[1]], width=0.6)
     ax.set_xticks([0, 1], names)
-    ratio = times_as_long(secure, plain)
-    longer = "" if ratio is None else f"\n{words.ratio(ratio)}"
-    notes = [words.seconds(times[0]) + longer, words.seconds(times[1])]
+    longer = words.ratio(times_as_long(secure, plain))
+    notes = [f"{words.seconds(times[0])}\n{longer}", words.seconds(times[1])]
     ax.bar_label(bars, notes, padding=3, color=INK, fontsize=9)
     ax.set_xlim(-0.6, 1.6)
-    if min(times) > 0 and max(times) > 20 * min(times):
+    if max(times) > 20 * min(times) > 0:
         ax.set_yscale("log")
         ax.set_ylim(min(times) / 3, max(times) * 8)
         ax.set_ylabel("CPU time (s, logarithmic)")
@@ -366,28 +352,29 @@ def _time_bars(ax: Axes, secure: Record, plain: Record) -> None:
 # How every figure looks ---------------------------------------------------------------------------
 
 
-def role_colours(records: Iterable[Named], kinds: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return the colours of kinds of role on a light and on a dark page: those that the records'
-    systems declare.
+def role_colours(records: Iterable[Record], kinds: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return the colours of kinds of role on a light and on a dark page.
 
-    A kind without one gets the next colour of `SERIES` that no other has.
+    The records' systems declare them. A kind without one gets the next colour of `SERIES` that no
+    other kind has.
     """
     chosen = tuple(records)
+    order = list(dict.fromkeys(kinds))
     declared: dict[str, tuple[str, str]] = {}
-    order = dict.fromkeys(kinds)
-    for kind in order:
-        for record in reversed(chosen):
-            colours = record.role_colour(kind)
-            if colours is not None:
-                declared[kind] = colours
+    for record in reversed(chosen):
+        for kind in order:
+            declared[kind] = record.role_colour(kind) or declared.get(kind, ("", ""))
     free = [colour for colour in SERIES if (colour, colour) not in declared.values()] or [INK]
     others = cycle(free)
-    return {kind: declared.get(kind) or (next(others),) * 2 for kind in order}
+    for kind in order:
+        if not declared[kind][0]:
+            colour = next(others)
+            declared[kind] = colour, colour
+    return declared
 
 
 def page_colour(colours: tuple[str, str]) -> str:
-    """Write a colour for the style of a page: the light one, or the dark one where the page is dark
-    (`dark_style`).
+    """Write a colour for the style of a page: the light one, and the dark one on a dark page.
 
     >>> page_colour(("#2f7fd6", "#7db4f2")), page_colour(("#2f7fd6", "#2f7fd6"))
     ('var(--c2f7fd6, #2f7fd6)', '#2f7fd6')
@@ -475,8 +462,7 @@ def _columns(texts: Sequence[str]) -> int:
 
 
 def text(value: str, limit: int = 36) -> str:
-    """Make a name safe for matplotlib: no mathematics in dollars, no hidden label, no control
-    characters, not too long.
+    """Make a name safe for matplotlib: short, without mathematics, hidden labels or control codes.
 
     >>> text("_$5 arm$"), text("a" * 50, limit=8)
     ('\\\\$5 arm\\\\$', 'aaaaaaa…')
@@ -487,8 +473,8 @@ def text(value: str, limit: int = 36) -> str:
     return printable.replace("$", r"\$")
 
 
-def legend_labels(records: Sequence[Named], names: Sequence[str] | None = None) -> list[str]:
-    """Name each record for a legend, in short lines; no two are called the same."""
+def legend_labels(records: Sequence[Record], names: Sequence[str] | None = None) -> list[str]:
+    """Return a name for each record in a legend, in short lines; no two are the same."""
 
     def lines(label: str) -> str:
         parts = textwrap.wrap(
@@ -524,25 +510,16 @@ def inline(
     ):
         # A glyph that matplotlib's font lacks is chosen by the browser, in a font that has it.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing")
-        figure.savefig(
-            file, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
-        )
+        no_date = {"Date": None, "Creator": None}
+        figure.savefig(file, format="svg", transparent=True, metadata=no_date)
     text = file.getvalue()
-    text = (
-        _METADATA.sub("", text[text.index("<svg") :])
-        .replace("xlink:href=", "href=")
-        .replace(INK, "currentColor")
-    )
-    text = text.replace(
-        "#ffffff", "var(--page, #ffffff)"
-    )  # words on a bar, which is lighter on a dark page
-    for pair in set(colours):
-        text = text.replace(pair[0].lower(), page_colour(pair))
+    text = _METADATA.sub("", text[text.index("<svg") :]).replace("xlink:href=", "href=")
+    # White words are on a bar, which is lighter on a dark page.
+    replacements = {INK: "currentColor", "#ffffff": "var(--page, #ffffff)"}
+    replacements |= {pair[0].lower(): page_colour(pair) for pair in colours}
+    for colour, replacement in replacements.items():
+        text = text.replace(colour, replacement)
     text = _REFERENCE.sub(rf"\g<1>{prefix}-", text)
-    label = html.escape(title)
-    return _ROOT.sub(rf'<svg \1 role="img" aria-label="{_literal(label)}">', text, count=1).strip()
-
-
-def _literal(text: str) -> str:
     # A backslash in a replacement pattern would be read as a group.
-    return text.replace("\\", r"\\")
+    label = html.escape(title).replace("\\", r"\\")
+    return _ROOT.sub(rf'<svg \1 role="img" aria-label="{label}">', text, count=1).strip()

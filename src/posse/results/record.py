@@ -6,22 +6,33 @@ import json
 import re
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from posse.core import check as rules
+from posse.core.check import ensure
 from posse.core.errors import DataError
 from posse.core.statistics import Band, Floats, band
+from posse.policies.decisions import Learnt, PolicyName
 from posse.results import words
-from posse.results.naming import HORIZON, Named
-from posse.results.values import JSON, floats, integers, is_colour, plain, plain_dict, same, strict
-from posse.results.words import vocabulary
+from posse.results.values import (
+    JSON,
+    as_list,
+    as_table,
+    flat,
+    floats,
+    integers,
+    is_colour,
+    plain,
+    plain_dict,
+    same,
+    strict,
+)
+from posse.results.words import Vocabulary, common, vocabulary
 from posse.version import __version__
 
 Ints = npt.NDArray[np.int64]
@@ -45,6 +56,16 @@ _DERIVED = (
 STATUSES = ("finished", "interrupted", "failed", "running", "lost")
 """Values of `Record.status`. "lost" is a run that was in progress in a process that has ended."""
 
+PLAIN = "plain"
+"""Level: no protection, everything is exchanged in the clear."""
+ALONE = "alone"
+"""Level: no federation, nothing leaves a party."""
+PLACEBO = "placebo"
+"""Level of a control: messages of pure noise, which should help nobody."""
+
+HORIZON = ("horizon", "budget", "steps", "rounds")
+"""Settings that give the number of steps of a run; the first one that is set counts."""
+
 CHANCE = "chance_reward"
 """Key of `Record.summary`: what a step pays on average if arms are drawn evenly."""
 BEST = "best_fixed_reward"
@@ -53,17 +74,18 @@ BEST_ARM = "best_fixed_arm"
 """Key of `Record.summary`: the name of that arm."""
 
 _ID = re.compile(r"[0-9a-z][0-9a-z-]{0,62}[0-9a-z]")
-_LISTS = (
-    "protects",
-    "learns",
-    "sections",
-    "cards",
-    "off",
-    "implied",
-    "warnings",
-    "baseline",
-    "curves",
-)
+_SHOW_TYPES: Mapping[str, type[dict[str, object]] | type[list[object]]] = {
+    "roles": dict,
+    "protects": list,
+    "learns": list,
+    "sections": list,
+    "cards": list,
+    "off": list,
+    "implied": list,
+    "warnings": list,
+    "baseline": list,
+    "curves": list,
+}
 
 # Crockford's alphabet: in ASCII order, and without the letters i, l, o, u that are misread or
 # misheard.
@@ -147,20 +169,23 @@ class Traffic:
     bytes: int
 
     def __post_init__(self) -> None:
-        if self.messages < 0 or self.bytes < 0:
-            raise DataError(
-                f"traffic on '{self.hop}' must not be negative, got {self.messages} and "
-                f"{self.bytes} B.",
-                rule="results.traffic.negative",
-            )
+        ensure(
+            self.messages >= 0 and self.bytes >= 0,
+            f"traffic on '{self.hop}' must not be negative, got {self.messages} and {self.bytes} B.",
+            rule="results.traffic.negative",
+        )
 
 
-def _none() -> Any:
-    return ()
+def _no_integers() -> Ints:
+    return np.zeros(0, np.int64)
+
+
+def _no_floats() -> Floats:
+    return np.zeros(0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Record(Named):
+class Record:
     """One experiment: one or more runs of one configuration on one problem, as far as its maker may
     know it.
 
@@ -213,13 +238,13 @@ class Record(Named):
     """Protection: "plain" (none), "alone" (no federation), "placebo" (a control), or a level of its
     system.
     """
-    steps: Ints = field(default_factory=_none)
+    steps: Ints = field(default_factory=_no_integers)
     """(points,) the steps at which the curves were sampled, increasing."""
-    reward: Floats = field(default_factory=_none)
+    reward: Floats = field(default_factory=_no_floats)
     """(runs, points) cumulative reward."""
     total: tuple[float, ...] = ()
     """(runs,) cumulative reward at the end of each run; empty where that is not known."""
-    pulls: Ints = field(default_factory=_none)
+    pulls: Ints = field(default_factory=_no_integers)
     """(runs, arms) how often each arm was pulled; no arms where that is not known."""
     regret: Floats | None = None
     """(runs, points) cumulative pseudo-regret; None where the true means are not known."""
@@ -272,29 +297,24 @@ class Record(Named):
 
     def __post_init__(self) -> None:
         """Copy arrays and values into the types that a store keeps."""
-        converted: dict[str, object] = {
-            "total": tuple(float(x) for x in self.total),
-            "parties": tuple(str(name) for name in self.parties),
-            "seeds": tuple(int(x) for x in self.seeds),
-            "leaks": tuple(self.leaks),
-            "traffic": tuple(self.traffic),
-            "seconds": float(self.seconds),
-            "role_seconds": {role: float(x) for role, x in self.role_seconds.items()},
-        }
+        values = self.__dict__
+        for name, convert in _ELEMENTS.items():
+            values[name] = tuple(map(convert, values[name]))
         for name in ("privacy", "audits"):
-            entries = enumerate(getattr(self, name))
-            converted[name] = tuple(plain_dict(each, f"{name}[{i}]") for i, each in entries)
+            entries = enumerate(values[name])
+            values[name] = tuple(plain_dict(each, f"{name}[{i}]") for i, each in entries)
         for name in ("config", "problem", "summary", "show"):
-            converted[name] = plain_dict(getattr(self, name), name)
-        self.__dict__.update(converted)
+            values[name] = plain_dict(values[name], name)
+        values["seconds"] = float(self.seconds)
+        values["role_seconds"] = {role: float(x) for role, x in self.role_seconds.items()}
         self._copy_arrays()
 
     def _copy_arrays(self) -> None:
         """Copy arrays into their types; those that were left out get one empty row per run."""
         values = self.__dict__
         values["run_id"] = self.run_id or self.id
-        for name, dimensions in (("steps", 1), ("pulls", 2)):
-            values[name] = integers(values[name], dimensions, name)
+        values["steps"] = integers(values["steps"], 1, "steps")
+        values["pulls"] = integers(values["pulls"], 2, "pulls")
         for name in ("reward", "regret", "party_total", "party_regret"):
             if values[name] is not None:
                 values[name] = floats(values[name], 2, name)
@@ -304,26 +324,27 @@ class Record(Named):
                 values[name] = values[name].reshape(self.runs, 0)
 
     @classmethod
-    def restored(cls, values: Mapping[str, Any]) -> Record:
+    def restored(cls, values: Mapping[str, object]) -> Record:
         """Return the record whose fields a store kept. They were validated when it was stored.
 
         Raises:
             KeyError: A field is missing that every record has, or is unknown.
         """
-        names = {each.name for each in fields(cls)}
-        if unknown := values.keys() - names:
+        unknown = values.keys() - {each.name for each in fields(cls)}
+        if unknown:
             raise KeyError(f"unknown field '{min(unknown)}'")
         record = object.__new__(cls)
         for each in fields(cls):
-            if each.name in values:
-                record.__dict__[each.name] = values[each.name]
-            elif each.default_factory is not MISSING:
+            # Records of earlier versions lack newer fields.
+            if each.default_factory is not MISSING:
                 record.__dict__[each.name] = each.default_factory()
             elif each.default is not MISSING:
                 record.__dict__[each.name] = each.default
-            else:
-                raise KeyError(each.name)
-        for name in ("total", "parties", "seeds", "leaks", "privacy", "audits"):
+        record.__dict__.update(values)
+        for name in ("kind", "config", "problem", "level"):
+            if name not in values:
+                raise KeyError(name)
+        for name in (*_ELEMENTS, "privacy", "audits"):
             record.__dict__[name] = tuple(record.__dict__[name])
         record._copy_arrays()
         return record
@@ -345,12 +366,11 @@ class Record(Named):
             ConfigError: The status or a word of the vocabulary is unknown.
         """
         rules.one_of(STATUSES, status=self.status)
+        vocabulary(self.problem.get("words"))
         _check_names(self)
         _check_shapes(self)
-        _check_parties(self)
-        _check_show(self.show)
-        vocabulary(self.problem.get("words"))
         _check_numbers(self)
+        _check_show(self.show)
 
     @property
     def runs(self) -> int:
@@ -406,31 +426,27 @@ class Record(Named):
 
     @property
     def arm_names(self) -> tuple[str, ...]:
-        """Names of the arms; "arm 1", "arm 2", ... (or the system's own word) where the problem
-        does not name each.
-        """
-        names = self.problem.get("names")
-        if isinstance(names, list) and len(names) == self.arms:
+        """Names of the arms; numbered, such as "arm 1", if the problem does not name each."""
+        names = as_list(self.problem.get("names"))
+        if len(names) == self.arms:
             return tuple(map(str, names))
         return tuple(f"{self.words.arm} {i + 1}" for i in range(self.arms))
 
     @property
     def means(self) -> tuple[float, ...]:
-        """True mean reward of each arm; empty where the problem does not have one per arm."""
-        means = self.problem.get("means")
-        if isinstance(means, list) and len(means) == self.arms:
-            return tuple(map(float, means))
-        return ()
+        """True mean reward of each arm; empty if the problem does not have one per arm."""
+        means = as_list(self.problem.get("means"))
+        if len(means) != self.arms:
+            return ()
+        return tuple(np.array(means, np.float64).tolist())
 
     @property
     def party_names(self) -> tuple[str, ...]:
         """Names of the parties: those that earn, or else those that the problem names."""
         if self.parties:
             return self.parties
-        entries = self.problem.get("parties")
-        if not isinstance(entries, list):
-            return ()
-        return tuple(str(entry.get("name")) for entry in entries if isinstance(entry, Mapping))
+        entries = as_list(self.problem.get("parties"))
+        return tuple(str(as_table(entry).get("name")) for entry in entries)
 
     @property
     def total_mean(self) -> float | None:
@@ -454,13 +470,151 @@ class Record(Named):
         """Messages over all hops."""
         return sum(hop.messages for hop in self.traffic)
 
+    @property
+    def words(self) -> Vocabulary:
+        """The system's nouns for step, arm, pull, reward and party (`problem["words"]`)."""
+        return vocabulary(self.problem.get("words"))
+
+    @property
+    def title(self) -> str:
+        """What the system is called: `show["title"]`, or the kind of the record."""
+        return str(self.show.get("title") or self.kind)
+
+    @property
+    def policy(self) -> PolicyName:
+        """Name of the policy, or the kind of the record if the configuration has none.
+
+        If something was learnt (`show["learnt"]`), the name also decides by it: with a linear
+        model, or with the arm that was pulled most.
+        """
+        policy = self.config.get("policy")
+        if isinstance(policy, Mapping):
+            policy = policy.get("name")
+        name = PolicyName(policy if isinstance(policy, str) and policy else self.kind)
+        table = self.show.get("learnt")
+        if isinstance(table, Mapping):
+            name.learnt = Learnt.read(table, self.arm_names, self.pulls.sum(axis=0).tolist())
+        return name
+
+    @property
+    def own_label(self) -> str:
+        """The user's own label, or an empty string."""
+        label = self.summary.get("label", "")
+        return label if isinstance(label, str) else ""
+
+    @property
+    def label(self) -> str:
+        """Policy, protection and party; `labels` distinguishes several records."""
+        name: str = self.policy
+        if name != self.protection:
+            name = f"{name} ({self.protection})"
+        return f"{name}, {self.party}" if self.party else name
+
+    @property
+    def federated(self) -> bool:
+        """Whether the parties exchanged anything at all."""
+        return ALONE not in (self.level, self.policy)
+
+    @property
+    def off(self) -> tuple[str, ...]:
+        """Protections of the level that were switched off (`show["off"]`)."""
+        return () if self.level == PLAIN else self.shown("off")
+
+    @property
+    def twin_of(self) -> str:
+        """The level whose plain twin this is; empty for a protected record."""
+        return str(self.summary.get("twin_of", "")) if self.level == PLAIN else ""
+
+    @property
+    def protected(self) -> bool:
+        """Whether the level holds what it promises: not plain, and nothing switched off."""
+        return self.level != PLAIN and not self.off
+
+    @property
+    def protection(self) -> str:
+        """The level as tables show it: "paper, aes and mask off", "plain, twin of paper".
+
+        It is `show["protection"]` if the system wrote one.
+        """
+        if own := self.show.get("protection"):
+            return str(own)
+        if self.off:
+            return f"{self.level}, {words.listed(self.off)} off"
+        return f"{self.level}, twin of {self.twin_of}" if self.twin_of else self.level
+
+    @property
+    def contextual(self) -> bool:
+        """Whether every step has a context, which decides the best arm."""
+        return "features" in self.problem
+
+    @property
+    def problem_name(self) -> str:
+        """Name of the problem, or its source, or "unnamed"."""
+        return str(self.problem.get("name") or self.problem.get("source") or "unnamed")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences: why the run stopped early, which data were dropped, what may be wrong."""
+        stopped = str(self.show.get("stopped") or "")
+        sentences = (stopped, *self.shown("dropped"), *self.shown("warnings"))
+        return tuple(filter(None, sentences))
+
+    @property
+    def implied(self) -> tuple[str, ...]:
+        """Settings that the name of the protection implies, so that labels omit them."""
+        return (*self.shown("implied"), *self.off)
+
+    def role_label(self, kind: str) -> str:
+        """Return what the system calls a kind of role."""
+        return str(self._role(kind).get("label") or kind)
+
+    def role_colour(self, kind: str) -> tuple[str, str] | None:
+        """Return the colours of a kind of role on a light and on a dark page, if it has any."""
+        colours = self._role(kind).get("colour")
+        # A colour goes into the style of a page as it is, and a store may come from elsewhere.
+        if not isinstance(colours, list) or not all(map(is_colour, colours)):
+            return None
+        light, dark = map(str, colours)
+        return light, dark
+
+    def _role(self, kind: str) -> Mapping[str, JSON]:
+        return as_table(as_table(self.show.get("roles")).get(kind))
+
+    def shown(self, name: str) -> tuple[str, ...]:
+        """Return a list of sentences or names that the system wants shown (`show[name]`)."""
+        return tuple(map(str, self.show_list(name)))
+
+    def show_list(self, name: str) -> Sequence[JSON]:
+        """Return a list that the system wants shown (`show[name]`); empty without one."""
+        return as_list(self.show.get(name))
+
+    def settings(self) -> dict[str, JSON]:
+        """Return the configuration under dotted names; the policy's name is `policy`.
+
+        The horizon and parameters of the policy may be in a configuration under two names. They are
+        returned once, under the names of today.
+        """
+        values = {_setting_name(name): value for name, value in flat(self.config)}
+        for name in list(values):
+            parameter = f"policy.{name}"
+            if parameter in values and values[parameter] == values[name]:
+                del values[name]
+        horizons = [values[name] for name in HORIZON if isinstance(values.get(name), int)]
+        settings: dict[str, JSON] = {}
+        for name, value in values.items():
+            same = name in HORIZON and value in horizons[:1]
+            settings["horizon" if same else name] = value
+        return settings
+
     def reward_band(self, quantiles: tuple[float, float] | None = None) -> Band:
-        """Mean cumulative reward at each step, with its band (see `band`)."""
+        """Return the mean cumulative reward at each step, with its band (see `band`)."""
         return band(self.reward, quantiles)
 
     def regret_band(self, quantiles: tuple[float, float] | None = None) -> Band:
-        """Mean cumulative pseudo-regret at each step, with its band; refused where the means are
-        not known.
+        """Return the mean cumulative pseudo-regret at each step, with its band.
+
+        Raises:
+            DataError: The true means of the arms are not known.
         """
         if self.regret is None:
             raise DataError(
@@ -527,84 +681,38 @@ def several(records: Record | Iterable[Record]) -> tuple[Record, ...]:
     return (records,) if isinstance(records, Record) else tuple(records)
 
 
-def _check_numbers(record: Record) -> None:
-    if record.runs and record.seeds and len(record.seeds) != record.runs:
-        raise DataError(
-            f"expected {record.runs} world seeds, one per run, got {len(record.seeds)}. Give all, "
-            "or none.",
-            rule="results.seeds.wrong-number",
-        )
-    if any(not 0 <= seed < 2**64 for seed in record.seeds):
-        raise DataError("world seeds must be in [0, 2^64).", rule="results.seeds.out-of-range")
-    steps = record.steps
-    if steps.size and (steps[0] < 0 or (np.diff(steps) <= 0).any()):
-        raise DataError(
-            "steps must increase and not be negative.", rule="results.steps.not-increasing"
-        )
-    if (record.pulls < 0).any():
-        raise DataError(
-            f"pulls must not be negative, got {int(record.pulls.min())}.",
-            rule="results.pulls.negative",
-        )
-    if not np.isfinite(record.total).all():
-        raise DataError(
-            "total must be finite, got NaN or infinity.", rule="results.total.not-finite"
-        )
-    for name, value in {"seconds": record.seconds, **record.role_seconds}.items():
-        if not (value >= 0 and np.isfinite(value)):
-            raise DataError(
-                f"seconds must be finite and not negative, got {value} for {name}.",
-                rule="results.seconds.negative",
-            )
+def nouns_of(records: Iterable[Record]) -> Vocabulary:
+    """Return the nouns that the systems of records share, and the defaults for the others."""
+    return common(record.words for record in records)
 
 
-def _check_shapes(record: Record) -> None:
-    runs = record.runs
-    points = record.steps.size
-    parties = len(record.parties)
-    expected_shapes = {
-        "reward": (runs, points),
-        "regret": (runs, points),
-        "pulls": (runs, record.pulls.shape[1]),
-        "party_total": (runs, parties),
-        "party_regret": (runs, parties),
-    }
-    for name, expected in expected_shapes.items():
-        array = getattr(record, name)
-        if array is None or array.shape == expected:
-            continue
-        if array.shape[0] == runs == 0:  # without a run the other axis means nothing
-            continue
-        raise DataError(
-            f"{name} must have shape {expected} for {runs} runs and {points} steps, got "
-            f"{array.shape}. Give one row per run and one column per step (per arm for pulls, per "
-            "party for what parties earned).",
-            rule=f"results.{name}.wrong-shape",
-        )
+_ELEMENTS: Mapping[str, Callable[..., object]] = {
+    "total": float,
+    "parties": str,
+    "seeds": int,
+    "leaks": str,
+    "traffic": lambda hop: hop,
+}
+"""Fields that are tuples, with the type of their elements."""
 
 
-def _check_parties(record: Record) -> None:
-    for name, times in Counter(record.parties).items():
-        if not name or times > 1:
-            problem = f"'{name}' twice" if name else "an empty one"
-            raise DataError(
-                f"parties must have different names, got {problem}. Give each another name.",
-                rule="results.parties.not-distinct",
-            )
+def _setting_name(name: str) -> str:
+    """Return the name of today for a setting in a configuration."""
+    if name == "policy.name":
+        return "policy"
+    return name.replace("policy.parameters.", "policy.")
 
 
 def _check_names(record: Record) -> None:
     for name in ("id", "run_id"):
         id = getattr(record, name)
-        if id == "last" or not _ID.fullmatch(id):
-            raise DataError(
-                f"{name} must be 2 to 64 of a-z, 0-9 and '-', and not 'last', got {id!r}. Use "
-                "new_id().",
-                rule=f"results.{name}.malformed",
-            )
+        ensure(
+            id != "last" and _ID.fullmatch(id),
+            f"{name} must be 2 to 64 of a-z, 0-9 and '-', and not 'last', got {id!r}. Use new_id().",
+            rule=f"results.{name}.malformed",
+        )
     for name in ("kind", "level", "version"):
-        if not getattr(record, name):
-            raise DataError(f"{name} must not be empty.", rule=f"results.{name}.empty")
+        ensure(getattr(record, name), f"{name} must not be empty.", rule=f"results.{name}.empty")
     try:
         created = datetime.fromisoformat(record.created)
     except ValueError as error:
@@ -612,48 +720,109 @@ def _check_names(record: Record) -> None:
             f"created must be an ISO time, got {record.created!r}.",
             rule="results.created.not-a-time",
         ) from error
-    if created.tzinfo is None:
-        raise DataError(
-            f"created must have a time zone, got {record.created!r}. Write it in UTC, ending in "
-            "+00:00.",
-            rule="results.created.no-time-zone",
+    ensure(
+        created.tzinfo is not None,
+        f"created must have a time zone, got {record.created!r}. Write it in UTC, ending in +00:00.",
+        rule="results.created.no-time-zone",
+    )
+    repeated = rules.first_repeated(record.parties)
+    problem = "an empty one" if repeated is None else f"'{repeated}' twice"
+    ensure(
+        repeated is None and "" not in record.parties,
+        f"parties must have different names, got {problem}. Give each another name.",
+        rule="results.parties.not-distinct",
+    )
+
+
+def _check_numbers(record: Record) -> None:
+    steps = record.steps
+    ensure(
+        not record.runs or len(record.seeds) in (0, record.runs),
+        f"expected {record.runs} world seeds, one per run, got {len(record.seeds)}. Give all, or "
+        "none.",
+        rule="results.seeds.wrong-number",
+    )
+    ensure(
+        all(0 <= seed < 2**64 for seed in record.seeds),
+        "world seeds must be in [0, 2^64).",
+        rule="results.seeds.out-of-range",
+    )
+    ensure(
+        (np.diff(steps, prepend=-1) > 0).all(),
+        "steps must increase and not be negative.",
+        rule="results.steps.not-increasing",
+    )
+    ensure(
+        (record.pulls >= 0).all(),
+        f"pulls must not be negative, got {record.pulls.min(initial=0)}.",
+        rule="results.pulls.negative",
+    )
+    ensure(
+        np.isfinite(record.total).all(),
+        "total must be finite, got NaN or infinity.",
+        rule="results.total.not-finite",
+    )
+    for name, value in {"seconds": record.seconds, **record.role_seconds}.items():
+        ensure(
+            0 <= value < np.inf,
+            f"seconds must be finite and not negative, got {value} for {name}.",
+            rule="results.seconds.negative",
+        )
+
+
+def _check_shapes(record: Record) -> None:
+    runs = record.runs
+    points = record.steps.size
+    parties = len(record.parties)
+    columns = {
+        "reward": points,
+        "regret": points,
+        "pulls": record.arms,
+        "party_total": parties,
+        "party_regret": parties,
+    }
+    for name, size in columns.items():
+        array = getattr(record, name)
+        # Without a run the other axis means nothing.
+        if array is None or array.shape[0] == runs == 0:
+            continue
+        ensure(
+            array.shape == (runs, size),
+            f"{name} must have shape {(runs, size)} for {runs} runs and {points} steps, got "
+            f"{array.shape}. Give one row per run and one column per step (per arm for pulls, per "
+            "party for what parties earned).",
+            rule=f"results.{name}.wrong-shape",
         )
 
 
 def _check_show(show: Mapping[str, JSON]) -> None:
     """Raise if what a system wants shown cannot be printed. Unknown keys are ignored."""
-    types: dict[str, type] = {"roles": dict, **dict.fromkeys(_LISTS, list)}
-    for name, expected in types.items():
-        if name in show and not isinstance(show[name], expected):
-            raise DataError(
-                f"show.{name} must be a {expected.__name__}, got {show[name]!r}.",
-                rule="results.show.wrong-type",
-                field=f"show.{name}",
-            )
-    roles: Any = show.get("roles", {})
-    for kind, role in roles.items():
+    for name, expected in _SHOW_TYPES.items():
+        ensure(
+            isinstance(show.get(name, expected()), expected),
+            f"show.{name} must be a {expected.__name__}, got {show.get(name)!r}.",
+            rule="results.show.wrong-type",
+            field=f"show.{name}",
+        )
+    for kind, role in as_table(show.get("roles")).items():
         # The colours go into the style of a page as they are.
-        if not isinstance(role, Mapping) or not all(map(is_colour, role.get("colour", ()))):
-            raise DataError(
-                f"show.roles.{kind} must have a label and two colours such as '#2f7fd6', got "
-                f"{role!r}.",
-                rule="results.show.no-colours",
-                field=f"show.roles.{kind}",
-            )
-    sections: Any = show.get("sections", [])
-    for i, section in enumerate(sections):
-        if not isinstance(section, Mapping) or not _is_rectangular(section):
-            raise DataError(
-                f"show.sections[{i}] must be a table whose rows are as long as its columns, got "
-                f"{section}.",
-                rule="results.show.not-a-table",
-                field=f"show.sections[{i}]",
-            )
-
-
-def _is_rectangular(section: Mapping[str, Any]) -> bool:
-    width = len(section.get("columns", ()))
-    return all(len(row) == width for row in section.get("rows", ()))
+        colours = as_list(as_table(role).get("colour"))
+        ensure(
+            isinstance(role, Mapping) and all(map(is_colour, colours)),
+            f"show.roles.{kind} must have a label and two colours such as '#2f7fd6', got {role!r}.",
+            rule="results.show.no-colours",
+            field=f"show.roles.{kind}",
+        )
+    for i, section in enumerate(as_list(show.get("sections"))):
+        table = as_table(section)
+        width = len(as_list(table.get("columns")))
+        ensure(
+            table and all(len(as_list(row)) == width for row in as_list(table.get("rows"))),
+            f"show.sections[{i}] must be a table whose rows are as long as its columns, got "
+            f"{section}.",
+            rule="results.show.not-a-table",
+            field=f"show.sections[{i}]",
+        )
 
 
 class Interrupted(KeyboardInterrupt):

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posse.core.errors import DataError, MissingExtraError
 from posse.core.files import open_whole
-from posse.core.statistics import standard_error
 from posse.results import plots, words
 from posse.results.document import Document, Plot, document, sentence
-from posse.results.naming import described, labels
+from posse.results.naming import labels
 from posse.results.record import Record, several
 from posse.results.section import Section
 from posse.results.values import JSON, plain_dict
@@ -99,25 +98,18 @@ def card(record: Record) -> str:
     """Return a record as a notebook shows it; without matplotlib there is no curve."""
     (label,) = labels([record])
     content = document(record)
-    facts = {"system": record.title, "data": record.problem_name}
-    facts["protection"] = described(record.protection)
-    if record.total:
-        amount = words.plus_minus(record.total_mean, standard_error(record.total))
-        facts[record.words.reward] = record.words.priced(amount)
-    if record.regret is not None:
-        facts[record.words.regret] = words.number(record.regret_mean)
-    if record.seconds:
-        facts["CPU time"] = words.seconds(record.seconds)
-    if record.traffic:
-        messages = words.count(record.messages, "message")
-        facts["traffic"] = f"{messages}, {words.size(record.bytes)}"
-    sentences = [sentence(record, label), *(f"Warning: {each}" for each in content.warnings)]
-    leaks = f"What is not protected ({len(record.leaks)})"
+    protection = content.protection[0].level
+    leaks = Section(f"What is not protected ({len(record.leaks)})", items=record.leaks)
     return fragment(
         f"{label} · {record.id}",
-        sentences,
-        [Section("", ("", ""), tuple(facts.items()))],
-        folded=[Section(leaks, items=record.leaks)] if record.leaks else [],
+        [
+            content.title,
+            sentence(record, label),
+            *(f"Warning: {each}" for each in content.warnings),
+            f"Protection: {protection}",
+        ],
+        [replace(content.table, title="")],
+        folded=[leaks] if record.leaks else [],
         figures=_curves([record], [label], f"posse-{record.id}"),
     )
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from posse.results.values import JSON
+from posse.results.values import JSON, as_list
 from posse.results.words import words_of
 
 
@@ -20,10 +19,10 @@ class Section:
     notes: tuple[str, ...] = ()
     numeric: tuple[int, ...] = ()
     """Columns that are aligned to the right."""
-    data: Mapping[str, Any] | None = None
+    data: Mapping[str, object] | None = None
     """The same content for programs."""
     label: str = ""
-    """The record that it belongs to, if others have none or another one."""
+    """The record that it belongs to, if there are several records."""
     items: tuple[str, ...] = ()
     """Sentences of a list."""
 
@@ -43,17 +42,18 @@ class Section:
         }
 
     @classmethod
-    def read(cls, table: Mapping[str, Any], label: str = "") -> Section:
+    def read(cls, table: Mapping[str, JSON], label: str = "") -> Section:
         """Return the section of a table in a record."""
+        numeric = (place for place in as_list(table.get("numeric")) if isinstance(place, int))
         return cls(
             str(table.get("title", "")),
-            _texts(table.get("columns", ())),
-            tuple(_texts(row) for row in table.get("rows", ())),
-            _texts(table.get("notes", ())),
-            tuple(table.get("numeric", ())),
+            _texts(table.get("columns")),
+            tuple(map(_texts, as_list(table.get("rows")))),
+            _texts(table.get("notes")),
+            tuple(numeric),
             label=label,
         )
 
 
-def _texts(values: Iterable[JSON]) -> tuple[str, ...]:
-    return tuple(words_of(value) for value in values)
+def _texts(values: JSON) -> tuple[str, ...]:
+    return tuple(map(words_of, as_list(values)))

@@ -1,32 +1,31 @@
-"""The local store of records, shared by the command line and the studio."""
+"""The local store of records, shared by the command line and the studio.
+
+It is one SQLite file. `Store` reads and writes records; below it are the tables of the file, how it
+is opened, and which process writes a run that is in progress.
+"""
 
 from __future__ import annotations
 
 import builtins
 import json
 import os
+import platform
 import sqlite3
+import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from posse.core import check
 from posse.core.errors import PosseError, StoreError
-from posse.results.database import (
-    connect,
-    default_path,
-    is_lost,
-    process_start,
-    store_errors,
-    this_host,
-)
+from posse.core.files import explain_os_error
 from posse.results.record import ARRAYS, Record, Traffic
 from posse.results.values import pack, unpack
 
@@ -42,7 +41,7 @@ class RunRow:
     created: str
     kind: str
     status: str
-    """That of the record; "running" or "lost" where it is not there yet."""
+    """The status of the record; "running" or "lost" before there is one."""
     level: str
     policy: str
     problem: str
@@ -64,15 +63,36 @@ class RunRow:
 
     @property
     def progress(self) -> str:
-        """How far a run that is not over has come, such as "1,200 of 10,000"; else empty."""
+        """How far a run in progress is, such as "1,200 of 10,000"; else empty."""
         return "" if self.time is None else f"{self.time:,} of {self.whole:,}"
+
+
+class Live(NamedTuple):
+    """A run in progress: the process that writes it, its last heartbeat, and how far it is."""
+
+    pid: int
+    process: str
+    host: str
+    beat: float
+    time: int
+    whole: int
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last heartbeat."""
+        return max(0.0, time.time() - self.beat)
+
+    @property
+    def status(self) -> str:
+        """Whether it is running, or lost because its process has ended."""
+        return "lost" if is_lost(self.pid, self.process, self.host, self.age) else "running"
 
 
 COLUMNS = tuple(field.name for field in fields(RunRow))[:15]
 """What a row holds of its record."""
 
 _LISTED = ", ".join(f"runs.{name}" for name in COLUMNS)
-_LIVE = "live.pid, live.process, live.host, live.beat, live.time, live.whole"
+_LIVE_COLUMNS = ", ".join(f"live.{name}" for name in Live._fields)
 _FROM = "FROM runs LEFT JOIN live ON live.run = runs.id"
 
 
@@ -97,9 +117,7 @@ class Store:
             pass
 
     def save(self, record: Record, *, replace: bool = False) -> str:
-        """Keep a record and return its id; the whole of it or nothing. An id that is taken needs
-        `replace`.
-        """
+        """Store a whole record and return its id. An id that is taken needs `replace`."""
         self.insert(record, over=(record.id,) if replace else ())
         return record.id
 
@@ -109,16 +127,16 @@ class Store:
         return RunHandle(self, head)
 
     def get(self, id: str) -> Record:
-        """Load a record by its id, by a prefix that only one id has, or by the word "last" (saved
-        most recently).
+        """Load a record by its id, by a prefix that only one id has, or by the word "last".
+
+        "last" is the record that was saved most recently.
         """
+        query = f"SELECT runs.fields, {_LIVE_COLUMNS} {_FROM} WHERE runs.id = ?"
         with self._open() as db:
-            whole = _resolve(db, id, self.path)
-            text, *live = db.execute(
-                f"SELECT runs.fields, {_LIVE} {_FROM} WHERE runs.id = ?", (whole,)
-            ).fetchone()
-            blobs = dict(db.execute("SELECT name, data FROM arrays WHERE run = ?", (whole,)))
-        where = f"run {whole} in {self.path}"
+            run = _resolve(db, id, self.path)
+            text, *values = db.execute(query, (run,)).fetchone()
+            blobs = dict(db.execute("SELECT name, data FROM arrays WHERE run = ?", (run,)))
+        where = f"run {run} in {self.path}"
         for name in ("steps", "reward", "pulls"):
             if name not in blobs:
                 raise StoreError(
@@ -127,28 +145,26 @@ class Store:
                     rule="results.array.missing",
                 )
         record = build(text, blobs, where)
-        if live[0] is None:
+        if values[0] is None:
             return record
-        status, _, done, _ = _standing(live)
-        return record.but(status=status, summary={**record.summary, "steps_done": done})
+        live = Live(*values)
+        return record.but(status=live.status, summary={**record.summary, "steps_done": live.time})
 
     def list(self, limit: int | None = None, kind: str | None = None) -> builtins.list[RunRow]:
         """List runs, the one saved last first, without loading their arrays."""
         if limit is not None:
             check.at_least(0, limit=limit)
         query = (
-            f"SELECT {_LISTED}, {_LIVE} {_FROM} WHERE ?1 IS NULL OR kind = ?1 ORDER BY seq DESC "
-            "LIMIT ?2"
+            f"SELECT {_LISTED}, {_LIVE_COLUMNS} {_FROM} WHERE ?1 IS NULL OR kind = ?1 "
+            "ORDER BY seq DESC LIMIT ?2"
         )
         with self._open() as db:
             # A negative limit is SQLite's word for no limit.
             rows = db.execute(query, (kind, -1 if limit is None else limit)).fetchall()
-        return [_row(row[: len(COLUMNS)], row[len(COLUMNS) :]) for row in rows]
+        return [_row(row) for row in rows]
 
     def heads(self, ids: Iterable[str]) -> dict[str, Record]:
-        """Load records without their curves, by whole ids, for a list; damaged ones are left
-        out.
-        """
+        """Load records without their curves, by whole ids, for a list. Damaged ones are omitted."""
         query = (
             "SELECT fields, data FROM runs LEFT JOIN arrays ON run = id AND name = 'pulls' WHERE "
             "id = ?"
@@ -167,9 +183,8 @@ class Store:
         If an id is unknown, no run is deleted.
         """
         with self._open(write=True) as db:
-            chosen = {
-                _resolve(db, id, self.path) for id in ([ids] if isinstance(ids, str) else ids)
-            }
+            words = [ids] if isinstance(ids, str) else ids
+            chosen = {_resolve(db, word, self.path) for word in words}
             for id in chosen:
                 _remove(db, id)
         return len(chosen)
@@ -193,9 +208,8 @@ class Store:
     def insert(self, record: Record, *, over: Iterable[str] = (), live: bool = False) -> None:
         """Validate a record, and insert it in place of those of the ids `over`."""
         record.validate()
-        row = tuple(
-            getattr(record, {"problem": "problem_name"}.get(name, name)) for name in COLUMNS
-        )
+        names = ["problem_name" if name == "problem" else name for name in COLUMNS]
+        row = [getattr(record, name) for name in names]
         text, blobs = text_of(record), arrays_of(record)
         with self._open(write=True) as db:
             for id in over:
@@ -206,26 +220,14 @@ class Store:
                     "replace=True.",
                     rule="results.id.taken",
                 )
-            marks = ", ".join("?" * (len(COLUMNS) + 1))
-            db.execute(
-                f"INSERT INTO runs ({', '.join(COLUMNS)}, fields) VALUES ({marks})", (*row, text)
-            )
-            db.executemany(
-                "INSERT INTO arrays VALUES (?, ?, ?)",
-                [(record.id, *item) for item in blobs.items()],
-            )
+            _insert(db, f"runs ({', '.join(COLUMNS)}, fields)", (*row, text))
+            for name, blob in blobs.items():
+                _insert(db, "arrays", (record.id, name, blob))
             if live:
-                mine = (
-                    record.id,
-                    os.getpid(),
-                    process_start(os.getpid()) or "",
-                    this_host(),
-                    time.time(),
-                    0,
-                )
-                db.execute(
-                    "INSERT INTO live VALUES (?, ?, ?, ?, ?, ?, ?)", (*mine, record.steps_planned)
-                )
+                pid = os.getpid()
+                process = process_start(pid) or ""
+                mine = Live(pid, process, this_host(), time.time(), 0, record.steps_planned)
+                _insert(db, "live", (record.id, *mine))
 
     def note_progress(self, id: str, done: int, whole: int) -> None:
         """Note how far a run is; briefly, and without waiting for the disk."""
@@ -256,8 +258,9 @@ class Store:
 
 
 class RunHandle:
-    """A run in progress in a store (`Store.begin`); as a context it lists what an exception ended
-    as failed.
+    """A run in progress in a store (`Store.begin`).
+
+    As a context it lists a run that an exception ended as failed.
     """
 
     def __init__(self, store: Store, head: Record) -> None:
@@ -282,15 +285,13 @@ class RunHandle:
                 self._store.note_progress(self.id, done, whole)
 
     def end(self, record: Record) -> str:
-        """Put the record in the place of the run, and return its id: that of the run, or one of its
-        own.
-        """
+        """Put the record in the place of the run, and return the id of the record."""
         self._store.insert(record, over=(self.id,))
         self._open = False
         return record.id
 
     def drop(self) -> None:
-        """Remove a run, and keep nothing of it."""
+        """Remove the run from the store."""
         if self._open:
             self._open = False
             with suppress(StoreError):
@@ -305,29 +306,33 @@ class RunHandle:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Forget a run that has not ended; list it as failed where an exception ended it."""
+        """Remove a run that has not ended, or list it as failed if an exception ended it."""
         if self._open and error is not None:
             with suppress(StoreError):
                 self.end(self._head.but(status="failed"))
         self.drop()
 
 
-def _row(values: Sequence[Any], live: Sequence[Any]) -> RunRow:
-    row = RunRow(*values)
-    if live[0] is None:
+def _row(values: tuple[object, ...]) -> RunRow:
+    """Return a line of the list from the columns of a record, and those of a run in progress."""
+    row = RunRow(*values[: len(COLUMNS)])  # type: ignore[arg-type]
+    if values[-1] is None:  # it is not in progress
         return row
-    status, age, done, whole = _standing(live)
-    pid, _, host, *_ = live
+    live = Live(*values[len(COLUMNS) :])  # type: ignore[arg-type]
     return replace(
-        row, status=status, time=done, whole=whole, age=age, pid=pid, host=str(host).split()[0]
+        row,
+        status=live.status,
+        time=live.time,
+        whole=live.whole,
+        age=live.age,
+        pid=live.pid,
+        host=live.host.split()[0],
     )
 
 
-def _standing(live: Sequence[Any]) -> tuple[str, float, int, int]:
-    """Return a running run's status, age of its heartbeat, steps done and number of steps."""
-    pid, process, host, beat, done, whole = live
-    age = max(0.0, time.time() - beat)
-    return "lost" if is_lost(pid, process, host, age) else "running", age, done, whole
+def _insert(db: sqlite3.Connection, table: str, values: tuple[object, ...]) -> None:
+    marks = ", ".join("?" * len(values))
+    db.execute(f"INSERT INTO {table} VALUES ({marks})", values)
 
 
 def _remove(db: sqlite3.Connection, id: str) -> None:
@@ -362,9 +367,8 @@ def _resolve(db: sqlite3.Connection, word: str, path: Path) -> str:
             f"'{word}' begins several ids: {', '.join(close[:5])}{more}. Give more characters.",
             rule="results.id.ambiguous",
         )
-    recent = tuple(
-        str(row[0]) for row in db.execute("SELECT id FROM runs ORDER BY seq DESC LIMIT 5")
-    )
+    newest = db.execute("SELECT id FROM runs ORDER BY seq DESC LIMIT 5")
+    recent = tuple(str(row[0]) for row in newest)
     hint = check.suggestion(word, recent) if recent else " The store is empty."
     raise StoreError(
         f"no run '{word}' in {path}.{hint.replace('Known:', 'Most recent:')}",
@@ -379,9 +383,7 @@ def arrays_of(record: Record) -> dict[str, bytes]:
 
 
 def text_of(record: Record) -> str:
-    """Write all other fields as JSON (with NaN and Infinity where they occur, so that nothing is
-    lost).
-    """
+    """Write all other fields as JSON, with NaN and Infinity, so that nothing is lost."""
     return json.dumps(record.fields(), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -406,3 +408,233 @@ def build(text: str, blobs: Mapping[str, bytes], where: str) -> Record:
             f"{where} is damaged: {error}. Delete the run, or restore a copy.",
             rule="results.record.damaged",
         ) from error
+
+
+# The file --------------------------------------------------------------------------------------------
+
+
+SCHEMA_VERSION = 2
+APPLICATION_ID = 0x706F7373
+"""Marks an SQLite file as ours ("poss"), so that another program's database is never written to."""
+
+_LIVE = """CREATE TABLE live (
+    run TEXT PRIMARY KEY, pid INTEGER NOT NULL, process TEXT NOT NULL, host TEXT NOT NULL, beat REAL NOT NULL,
+    time INTEGER NOT NULL, whole INTEGER NOT NULL)"""
+
+_TABLES = (
+    """CREATE TABLE runs (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, created TEXT NOT NULL, kind TEXT NOT NULL,
+        status TEXT NOT NULL, level TEXT NOT NULL, policy TEXT NOT NULL, problem TEXT NOT NULL, runs INTEGER NOT NULL,
+        arms INTEGER NOT NULL, horizon INTEGER NOT NULL, total_mean REAL, seconds REAL NOT NULL, version TEXT NOT NULL,
+        fields TEXT NOT NULL, run_id TEXT NOT NULL DEFAULT '', party TEXT NOT NULL DEFAULT '')""",
+    "CREATE TABLE arrays (run TEXT NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY "
+    "(run, name))",
+    _LIVE,
+)
+
+_UPGRADES = {
+    1: (
+        "ALTER TABLE runs RENAME COLUMN budget TO horizon",
+        "ALTER TABLE runs ADD COLUMN run_id TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE runs ADD COLUMN party TEXT NOT NULL DEFAULT ''",
+        "UPDATE runs SET run_id = id",
+        _LIVE,
+    ),
+}
+"""Statements that bring the tables of a version to the next one."""
+
+FILE = "runs.sqlite"
+
+
+def default_path() -> Path:
+    """Return `$POSSE_HOME/runs.sqlite`, or `posse/runs.sqlite` in the user's data folder.
+
+    The data folder is `%LOCALAPPDATA%` on Windows, `~/Library/Application Support` on macOS, and
+    `$XDG_DATA_HOME` or `~/.local/share` elsewhere. Nothing is created here.
+    """
+    home = os.environ.get("POSSE_HOME")
+    return Path(home).expanduser() / FILE if home else _user_data() / "posse" / FILE
+
+
+def _user_data() -> Path:
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support"
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+
+
+def connect(path: Path, timeout: float) -> sqlite3.Connection:
+    """Open a store, and make its tables in a new file. The caller starts transactions.
+
+    The tables of an older version are brought up to date in place.
+    """
+    db = sqlite3.connect(path, timeout=timeout, isolation_level=None)
+    try:
+        # One transaction, or the tables another process is making could appear between two of the
+        # reads.
+        db.execute("BEGIN")
+        version = _version(db, path)
+        db.execute("COMMIT")
+        if version < SCHEMA_VERSION:
+            _bring_up_to_date(db, path, timeout)
+        # In WAL mode a crash of the machine may lose the last record with NORMAL, never a part of
+        # one; FULL keeps it.
+        db.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _version(db: sqlite3.Connection, path: Path) -> int:
+    """Return the version of our tables, 0 for an empty file.
+
+    Raises:
+        StoreError: The tables are newer, or the file belongs to another program.
+    """
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    owner = int(db.execute("PRAGMA application_id").fetchone()[0])
+    empty = db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
+    if owner != APPLICATION_ID and not (owner == version == 0 and empty):
+        raise StoreError(
+            f"{path} is a database of another program. Move it away, or set POSSE_HOME to another "
+            "folder.",
+            rule="results.store.other-program",
+        )
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path} was written by a newer Posse (store version {version}, this one reads up to "
+            f"{SCHEMA_VERSION}). "
+            "Install that version of Posse, or set POSSE_HOME to another folder.",
+            rule="results.store.newer",
+        )
+    return version
+
+
+def _bring_up_to_date(db: sqlite3.Connection, path: Path, timeout: float) -> None:
+    """Make the tables, or change those of an older version; all of it or nothing."""
+    _use_wal(db, timeout)
+    db.execute("BEGIN IMMEDIATE")
+    # Another process may have done it while this one waited for the lock.
+    version = _version(db, path)
+    statements = [*_TABLES, f"PRAGMA application_id = {APPLICATION_ID}"] if version == 0 else []
+    for older in range(version or SCHEMA_VERSION, SCHEMA_VERSION):
+        statements += _UPGRADES[older]
+    for statement in (*statements, f"PRAGMA user_version = {SCHEMA_VERSION}"):
+        db.execute(statement)
+    db.execute("COMMIT")
+
+
+def _use_wal(db: sqlite3.Connection, timeout: float) -> None:
+    """Switch to the write-ahead log; the mode is kept in the file.
+
+    SQLite does not always wait for the lock that the switch needs, so we do. On a file system
+    without shared memory the mode stays as it was, which is slower and as safe.
+    """
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
+_SQLITE = {
+    sqlite3.SQLITE_BUSY: "is locked by another process. Wait until it has finished, or stop it, and try again.",
+    sqlite3.SQLITE_LOCKED: "is locked by another connection. Try again when it has finished.",
+    sqlite3.SQLITE_CORRUPT: "is damaged. Restore a copy, or move it away: a new one is made at the next run.",
+    sqlite3.SQLITE_NOTADB: "is not a run store. Move it away, or set POSSE_HOME to another folder.",
+    sqlite3.SQLITE_FULL: "cannot grow: no space left. Free some, or set POSSE_HOME to another disk.",
+    sqlite3.SQLITE_READONLY: "is read-only. Make it and its folder writable, or set POSSE_HOME to another folder.",
+    sqlite3.SQLITE_PERM: "may not be opened. Check its permissions, or set POSSE_HOME to another folder.",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened. Check that its folder exists and is writable, or set POSSE_HOME.",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: the disk reports an error. Check the disk.",
+}
+
+
+@contextmanager
+def store_errors(path: Path) -> Iterator[None]:
+    """Turn what SQLite or the file system raises into a `StoreError` that names the file.
+
+    A mistake in our own SQL (`sqlite3.ProgrammingError`) is a bug and keeps its traceback.
+    """
+    try:
+        yield
+    except sqlite3.ProgrammingError:
+        raise
+    except sqlite3.Error as error:
+        # Extended codes carry the plain one in their low byte.
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        reason = _SQLITE.get(code, f"cannot be used: {error}.")
+        raise StoreError(f"the run store {path} {reason}", rule="results.store.sqlite") from error
+    except OSError as error:
+        raise StoreError(
+            f"the run store {path} cannot be used: {explain_os_error(error)}",
+            rule="results.store.disk",
+        ) from error
+
+
+SILENT = 300.0
+"""Seconds without a heartbeat after which a run on another machine counts as lost."""
+
+
+def this_host() -> str:
+    """Return the name of the machine, and on Linux the namespace of its process numbers.
+
+    Containers may share a name.
+    """
+    with suppress(OSError):
+        return f"{platform.node()} {os.readlink('/proc/self/ns/pid')}"
+    return platform.node()
+
+
+def process_start(pid: int) -> str | None:
+    """Return a mark that no other process of this number has.
+
+    It is None if there is no such process, and empty if the system has no such mark.
+
+    >>> process_start(os.getpid()) is not None
+    True
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return _exists(pid)
+    # The name of the program comes before, in brackets, and may hold anything.
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in "ZX" else f"{boot} {fields[18]}"
+
+
+def _exists(pid: int) -> str | None:
+    if sys.platform == "win32":
+        return ""  # a signal would end the process there
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        pass
+    return ""
+
+
+def is_lost(pid: int, process: str, host: str, age: float) -> bool:
+    """Return whether a run will never end.
+
+    Its process has ended, or it runs on another machine and has been silent for minutes.
+
+    >>> (
+    ...     is_lost(os.getpid(), process_start(os.getpid()), this_host(), age=1e6),
+    ...     is_lost(1, "", "elsewhere", age=1e6),
+    ... )
+    (False, True)
+    """
+    if host == this_host():
+        start = process_start(pid)
+        if start is None or (start and process):
+            return start != process
+    return age > SILENT

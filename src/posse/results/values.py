@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from posse.core.check import ensure
 from posse.core.errors import DataError
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 """A value of JSON. The containers are read-only types, so that a `dict[str, int]` is a `JSON`."""
-
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -67,15 +68,33 @@ def plain_dict(value: Mapping[str, object], where: str) -> dict[str, JSON]:
     """Copy a mapping of plain values; its own keys must be strings."""
     copied: dict[str, JSON] = {}
     for key, item in value.items():
-        if not isinstance(key, str):
-            raise DataError(
-                f"{where} must have strings as keys, got {key!r}. Write it as a string.",
-                rule="results.key.not-a-string",
-                field=where,
-            )
-        name = f"{where}.{key}"
-        copied[_text(key, where)] = plain(item, name)
+        ensure(
+            isinstance(key, str),
+            f"{where} must have strings as keys, got {key!r}. Write it as a string.",
+            rule="results.key.not-a-string",
+            field=where,
+        )
+        copied[_text(key, where)] = plain(item, f"{where}.{key}")
     return copied
+
+
+def as_table(value: JSON) -> Mapping[str, JSON]:
+    """Return a value if it is a table; otherwise an empty table."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def as_list(value: JSON) -> Sequence[JSON]:
+    """Return a value if it is a list; otherwise an empty list."""
+    return value if isinstance(value, list | tuple) else []
+
+
+def all_names(tables: Iterable[Mapping[str, object]]) -> list[str]:
+    """Return the names in tables, each once, in order.
+
+    >>> all_names([{"a": 1}, {"b": 2, "a": 3}])
+    ['a', 'b']
+    """
+    return list(dict.fromkeys(chain.from_iterable(tables)))
 
 
 def strict(value: JSON) -> JSON:
@@ -129,49 +148,46 @@ def _text(value: str, where: str) -> str:
 
 def floats(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.float64]:
     """Copy into a read-only float64 array of finite numbers."""
-    array = _array(values, dimensions, name, np.float64)
-    if not np.isfinite(array).all():
-        raise DataError(
-            f"{name} must be finite, got NaN or infinity. Record only the steps that every run "
-            "reached.",
-            rule=f"results.{name}.not-finite",
-        )
+    array = _array(values, dimensions, name, np.dtype(np.float64))
+    ensure(
+        np.isfinite(array).all(),
+        f"{name} must be finite, got NaN or infinity. Record only the steps that every run reached.",
+        rule=f"results.{name}.not-finite",
+    )
     return array
 
 
 def integers(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.int64]:
-    """Copy into a read-only int64 array; a fraction is refused, not rounded."""
-    array: npt.NDArray[Any] = _converted(values, name, None)
-    if array.size and array.dtype.kind not in "iu":
-        raise DataError(
-            f"{name} must hold integers, got {array.dtype}. Convert it with astype('int64').",
-            rule=f"results.{name}.not-integers",
-        )
-    return _array(array, dimensions, name, np.int64)
+    """Copy into a read-only int64 array. A fraction raises an error and is not rounded."""
+    array: npt.NDArray[np.generic] = _array(values, dimensions, name, None)
+    ensure(
+        array.dtype.kind in "iu" or not array.size,
+        f"{name} must hold integers, got {array.dtype}. Convert it with astype('int64').",
+        rule=f"results.{name}.not-integers",
+    )
+    whole_numbers = array.astype(np.int64)
+    whole_numbers.flags.writeable = False
+    return whole_numbers
 
 
 def _array(
-    values: npt.ArrayLike, dimensions: int, name: str, dtype: type[Scalar]
+    values: npt.ArrayLike, dimensions: int, name: str, dtype: np.dtype[Scalar] | None
 ) -> npt.NDArray[Scalar]:
-    array = _converted(values, name, dtype)
-    if array.size == 0 and array.ndim < dimensions:
-        array = array.reshape((0,) * dimensions)  # [] means "no runs" on every axis
-    if array.ndim != dimensions:
-        raise DataError(
-            f"{name} must have {dimensions} dimension(s), got shape {array.shape}.",
-            rule=f"results.{name}.wrong-dimensions",
-        )
-    array.flags.writeable = False
-    return array
-
-
-def _converted(values: npt.ArrayLike, name: str, dtype: type[Scalar] | None) -> npt.NDArray[Scalar]:
     try:
-        return np.array(values, dtype=dtype, order="C")
+        array: npt.NDArray[Scalar] = np.array(values, dtype=dtype, order="C")
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(
             f"{name} must be an array of numbers: {error}.", rule=f"results.{name}.not-an-array"
         ) from error
+    if array.size == 0 and array.ndim < dimensions:
+        array = array.reshape((0,) * dimensions)  # [] means "no runs" on every axis
+    ensure(
+        array.ndim == dimensions,
+        f"{name} must have {dimensions} dimension(s), got shape {array.shape}.",
+        rule=f"results.{name}.wrong-dimensions",
+    )
+    array.flags.writeable = False
+    return array
 
 
 def same(a: npt.NDArray[np.generic] | None, b: npt.NDArray[np.generic] | None) -> bool:

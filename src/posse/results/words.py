@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, wraps
 from math import floor, isfinite, log10
 
 from posse.core import check
-from posse.core.errors import DataError
-from posse.core.statistics import format_interval
-from posse.results.values import JSON
+from posse.core.check import ensure
+from posse.results.values import JSON, as_table
 
 UNKNOWN = "–"
+
+
+def _or_unknown(write: Callable[[float], str]) -> Callable[[float | None], str]:
+    """Make a function write a dash for a value that is not known."""
+
+    @wraps(write)
+    def text(value: float | None) -> str:
+        return UNKNOWN if value is None else write(value)
+
+    return text
 
 
 def number(value: float | None, digits: int = 5) -> str:
@@ -50,14 +59,13 @@ def _places(size: float, limit: float) -> int:
     return places
 
 
-def seconds(value: float | None) -> str:
+@_or_unknown
+def seconds(value: float) -> str:
     """Write a time in the unit that fits it.
 
     >>> seconds(0.02), seconds(4.123), seconds(195.0), seconds(7260.0)
     ('20 ms', '4.1 s', '3 min 15 s', '2 h 1 min')
     """
-    if value is None:
-        return UNKNOWN
     if value < 0.9995:
         if 0 < value < 1e-3:
             return f"{value * 1e6:.3g} µs"
@@ -84,38 +92,37 @@ def size(count: int) -> str:
     return f"{value:,.3g} TB"
 
 
-def ratio(value: float | None) -> str:
+@_or_unknown
+def ratio(value: float) -> str:
     """Write how many times as much.
 
     >>> ratio(205.31), ratio(1.5), ratio(1 / 205), ratio(None)
     ('205×', '1.5×', '1/205', '–')
     """
-    if value is None:
-        return UNKNOWN
     if 0 < value < 0.1:
         return f"1/{number(float(f'{1 / value:.3g}'))}"
     return f"{number(float(f'{value:.3g}'))}×"
 
 
-def percent(value: float | None) -> str:
+@_or_unknown
+def percent(value: float) -> str:
     """Write a relative gain.
 
     >>> percent(0.2874), percent(-0.031), percent(0.00018), percent(8.9), percent(None)
     ('+29 %', '-3.1 %', '+0.018 %', '+890 %', '–')
     """
-    if value is None:
-        return UNKNOWN
     sign = "-" if value < 0 else "+"
     return f"{sign}{number(float(f'{100 * abs(value):.2g}'))} %"
 
 
-def fraction(value: float | None) -> str:
+@_or_unknown
+def fraction(value: float) -> str:
     """Write a ratio that lies around 1, to two places.
 
     >>> fraction(0.654), fraction(1.25), fraction(None)
     ('0.65', '1.25', '–')
     """
-    return UNKNOWN if value is None else f"{value:.2f}"
+    return f"{value:.2f}"
 
 
 def rounded_up(value: JSON) -> str:
@@ -171,22 +178,6 @@ def plural(noun: str) -> str:
     if noun.endswith(("s", "x", "z", "ch", "sh")):
         return f"{noun}es"
     return f"{noun}s"
-
-
-def interval(estimate: float, low: float, high: float) -> str:
-    """Write an estimate and its interval to the first significant place.
-
-    Without an interval (NaN) the estimate alone is written.
-
-    >>> nan = float("nan")
-    >>> (
-    ...     interval(0.6934, 0.6128, 0.7811),
-    ...     interval(1234.5, 1100.0, 1320.0),
-    ...     interval(0.6934, nan, nan),
-    ... )
-    ('0.69 [0.61, 0.78]', '1,234 [1,100, 1,320]', '0.6934')
-    """
-    return format_interval(estimate, low, high)
 
 
 def words_of(value: JSON) -> str:
@@ -282,33 +273,31 @@ def vocabulary(words: JSON) -> Vocabulary:
     money, party, pull,
     reward, step.
     """
-    if words is None:
-        return Vocabulary()
-    if not isinstance(words, Mapping):
-        raise DataError(
-            f"words must be a table such as {{'step': 'round'}}, got {words!r}.",
-            rule="results.words.not-a-table",
-        )
-    nouns = {name: word if isinstance(word, str) else None for name, word in words.items()}
-    return _vocabulary(tuple(nouns.items()))
+    ensure(
+        words is None or isinstance(words, Mapping),
+        f"words must be a table such as {{'step': 'round'}}, got {words!r}.",
+        rule="results.words.not-a-table",
+    )
+    # A value that is not a text is not a noun either.
+    return _vocabulary(tuple((name, _text(word)) for name, word in as_table(words).items()))
+
+
+def _text(word: JSON) -> str:
+    return word.strip() if isinstance(word, str) else "\0"
 
 
 @cache
-def _vocabulary(words: tuple[tuple[str, str | None], ...]) -> Vocabulary:
-    chosen: dict[str, str] = {}
+def _vocabulary(words: tuple[tuple[str, str], ...]) -> Vocabulary:
     for name, word in words:
         check.one_of(_NAMES, word=name)
-        stripped = "" if word is None else word.strip()
-        optional = name == "money" and word is not None
-        if not stripped and not optional:
-            raise DataError(
-                f"words.{name} must be a noun in the singular, got {word!r}. Leave it out for the "
-                "default.",
-                rule="results.words.not-a-noun",
-                field=f"words.{name}",
-            )
-        chosen[name] = stripped
-    return Vocabulary(**chosen)
+        ensure(
+            word.isprintable() and (word or name == "money"),
+            f"words.{name} must be a noun in the singular, got {word!r}. Leave it out for the "
+            "default.",
+            rule="results.words.not-a-noun",
+            field=f"words.{name}",
+        )
+    return Vocabulary(**dict(words))
 
 
 def common(vocabularies: Iterable[Vocabulary]) -> Vocabulary:

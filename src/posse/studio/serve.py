@@ -17,7 +17,7 @@ import uvicorn
 
 from posse.core import files
 from posse.core.errors import ConfigError
-from posse.results.database import default_path
+from posse.results.store import default_path
 from posse.studio.app import make_app
 from posse.studio.guard import Keys, Place
 

@@ -31,10 +31,9 @@ from posse.core.errors import (
     StoreError,
 )
 from posse.core.settings import read_toml
-from posse.results.database import default_path
 from posse.results.record import Record, Traffic, new_id, utc_now
 from posse.results.section import Section
-from posse.results.store import RunHandle, Store
+from posse.results.store import RunHandle, Store, default_path
 from posse.results.words import rounded_up
 from posse.runtime.certificates import making as certificates
 from posse.runtime.network.deployment import Deployment, Known, Service, make_party, run_party

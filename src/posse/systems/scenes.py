@@ -243,25 +243,10 @@ def mean_bar(total: float, count: int, truth: float | None = None) -> dict[str, 
     >>> mean_bar(8, 10, 0.7)
     {'estimate': 0.8, 'low': 0.4902, 'high': 0.9433, 'truth': 0.7}
     """
-    low, high = wilson_interval(total, count)
-    estimate = total / count if count else 0.5
-    figures = {"estimate": estimate, "low": low, "high": high}
+    low, high = wilson(total, count)
+    figures = {"estimate": 0.5, "low": low, "high": high}
+    if count:
+        figures["estimate"] = total / count
     if truth is not None:
         figures["truth"] = truth
     return {name: round(value, 4) for name, value in figures.items()}
-
-
-def wilson_interval(total: float, count: int) -> tuple[float, float]:
-    """Return the Wilson interval, at confidence 95 %, of a mean of `count` values in [0, 1].
-
-    `total` is the sum of the values. If `count` is 0, the interval is [0, 1].
-
-    >>> [round(bound, 3) for bound in wilson_interval(8, 10)]
-    [0.49, 0.943]
-    """
-    if count <= 0:
-        return 0.0, 1.0
-    mean = total / count
-    low, high = wilson(total, count)
-    # Rounding errors may put an end on the wrong side of the mean, or outside [0, 1].
-    return max(0.0, min(mean, low)), min(1.0, max(mean, high))

@@ -124,7 +124,7 @@ def unit(file: File, user: User = "posse", serve: Serve = False, out: UnitOut = 
         posse party unit clinic-b.toml
         posse party unit clinic-b.toml --user clinic --out clinic-b.service
     """
-    from posse.results.database import default_path
+    from posse.results.store import default_path
     from posse.runtime.federation.place import ServiceFile
     from posse.runtime.place import PartyFile
 

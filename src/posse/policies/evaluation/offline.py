@@ -234,6 +234,32 @@ def evaluate(
     return Estimate(method, interval, error, len(log), clients, effective, together)
 
 
+def gain_over_log(log: Log, target: Floats, *, level: float = 0.95) -> Interval:
+    """Estimate how much more per decision a policy would have earned than the log did (SNIPS).
+
+    The policy and the log are compared on the same decisions, so the luck of the rewards cancels in
+    part: the interval is shorter than the difference of two intervals.
+
+    Args:
+        log: What was logged.
+        target: The chances of the policy, (rows, arms).
+        level: Coverage of the interval.
+    """
+    totals = by_client(log, terms(log, target, "snips"))
+    own = by_client(log, np.stack([log.rewards, np.ones(len(log))], axis=1))
+    weight = max(float(totals[:, 1].sum()), 1e-300)
+    value = float(totals[:, 0].sum()) / weight
+    earned = float(log.rewards.mean())
+    residuals = (totals[:, 0] - value * totals[:, 1]) / weight
+    residuals -= (own[:, 0] - earned * own[:, 1]) / len(log)
+    clients = len(residuals)
+    if effective_size(importance(log, target)) < FEWEST or clients < 2:
+        return Interval(value - earned, -math.inf, math.inf, level)
+    error = standard_error(float((residuals**2).sum()), 1.0, clients)
+    df = degrees(effective_size(totals[:, 1]))
+    return skewed_interval(value - earned, error, residuals, df=df, level=level)
+
+
 def standard_error(squares: float, denominator: float, clients: int) -> float:
     """Return the standard error of a ratio of sums; `squares` is sum_c (A_c - v B_c)^2."""
     if clients < 2 or denominator <= 0:

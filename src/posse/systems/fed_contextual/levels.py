@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from posse.results.naming import PLAIN
+from posse.results.record import PLAIN
 from posse.systems.base import Level
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from posse.core.statistics import wilson
 from posse.systems.base import not_protected
 from posse.systems.fed_contextual.computing.cohorts import cohort_of
 from posse.systems.fed_contextual.levels import DEVICE, SERVER
@@ -24,7 +25,6 @@ from posse.systems.scenes import (
     line_numbers,
     line_texts,
     message_parts,
-    wilson_interval,
 )
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def scene(run: FedRun) -> dict[str, Any]:
     samples, rewards = outcome.column("samples"), outcome.column("reward")
     recent, earned = float(samples[-SMOOTH:].sum()), float(rewards[-SMOOTH:].sum())
     average = earned / recent if recent else 0.0
-    low, high = wilson_interval(min(earned, recent), int(recent))
+    low, high = wilson(min(earned, recent), int(recent))
     deployed = max(0, done - 1) // settings.deploy_every * settings.deploy_every
     devices = _devices(run, outcome, done)
     every = float(samples.sum())
