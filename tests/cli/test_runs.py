@@ -139,12 +139,12 @@ def test_a_list_shows_what_differs_and_what_is_running(posse: Call) -> None:
     handle.beat(120, 800)
     out = posse("runs", "list", COLUMNS="200").out
     head, *lines = out.splitlines()
-    assert "tau" in head
+    assert "settings" in head
     assert "party" in head
     shown = {id: next(line for line in lines if id in line) for id in ("0run", "0t-1", "0t-5")}
     assert "standard (running, 120 of 800)" in shown["0run"]
     assert "customer" in shown["0run"]
-    assert ("0.1" in shown["0t-1"], "0.5" in shown["0t-5"]) == (True, True)
+    assert ("tau 0.1" in shown["0t-1"], "tau 0.5" in shown["0t-5"]) == (True, True)
     rows = {row["id"]: row for row in json.loads(posse("runs", "list", "--json").out)}
     assert (rows["0run"]["status"], rows["0run"]["time"], rows["0run"]["whole"]) == (
         "running",
@@ -359,7 +359,7 @@ def test_dropped_rows_are_named_by_show_and_arms(posse: Call, tmp_path: Path) ->
     )
     both = posse("problems", "show", "r.csv", *words)
     assert both.code == 2
-    assert "data is given twice" in both.err
+    assert "unexpected extra argument (r.csv)" in both.err
 
 
 @pytest.fixture

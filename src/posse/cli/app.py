@@ -21,18 +21,18 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from posse.cli import actions, audit, catalogue, check, demo, logs, runs, studio, systems
+from posse.cli import audit, catalogue, check, demo, logs, runs, studio, systems
 from posse.cli.flags import INTERRUPTED
-from posse.cli.groups import Group, group_of_systems, group_with_default, top_level_command
-from posse.cli.help import HELP, WIDEST, Command, text_of
-from posse.cli.names import OLD, refuse_removed, rename
-from posse.cli.operators import ca, federation, living, operations
+from posse.cli.groups import Group, OpenGroup, declared_command, group_of_systems, summaries
+from posse.cli.help import HELP, WIDEST, Command, text_of, with_options
+from posse.cli.names import current_names
+from posse.cli.operators import ca, party, service, unit, up
 from posse.cli.screen import complain, remark
 from posse.core.check import did_you_mean
 from posse.core.errors import PosseError, page_of
@@ -41,7 +41,7 @@ from posse.version import __version__
 
 if TYPE_CHECKING:
     from click import Command as ClickCommand
-    from click import Context, HelpFormatter
+    from click import Context
 
 PANELS = {
     "demo": "Try it",
@@ -100,29 +100,23 @@ class Root(Group):
 
     panels = PANELS
     most_lines = 45
-    _listing = False
+
+    def lazy_names(self) -> Collection[str]:
+        """Return the commands that systems declare, without importing the built-in systems."""
+        return summaries().keys() - self.commands.keys()
 
     def list_commands(self, ctx: Context) -> list[str]:
-        """List the commands, those of systems included."""
-        names = {*super().list_commands(ctx), *actions.summaries()}
-        return [*(name for name in PANELS if name in names), *sorted(names - set(PANELS))]
+        """List the commands in the order of their panels; those of other packages come last."""
+        names = super().list_commands(ctx)
+        return sorted(sorted(names), key=[*PANELS, *sorted(names)].index)
 
-    def get_command(self, ctx: Context, cmd_name: str) -> ClickCommand | None:
-        """Return a command; those of systems are made when they are called."""
-        own = super().get_command(ctx, cmd_name)
-        if own is not None or cmd_name not in actions.summaries():
-            return own
-        if self._listing:  # for a list of commands no system is imported
-            return Command(cmd_name, help=actions.summaries()[cmd_name])
-        return top_level_command(cmd_name)
+    def make(self, name: str) -> ClickCommand:
+        """Return a command; one that systems declare is made."""
+        return super().make(name) if name in self.commands else declared_command(name)
 
-    def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write the help."""
-        self._listing = True
-        try:
-            super().format_help(ctx, formatter)
-        finally:
-            self._listing = False
+    def help_of(self, name: str) -> str | None:
+        """Return the text of a command, without importing a system."""
+        return super().help_of(name) if name in self.commands else summaries()[name]
 
     def main(
         self,
@@ -158,7 +152,7 @@ class Root(Group):
 
     def _run(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
         try:
-            args = _current_names(args)
+            args = current_names(args)
             # Inherited by every command below.
             settings: dict[str, Any] = {"help_option_names": [*HELP], "terminal_width": _narrow()}
             with self.make_context(
@@ -180,16 +174,6 @@ class Root(Group):
             complain(_usage(error))
             return int(getattr(error, "exit_code", PosseError.exit_code))
         return 0
-
-
-def _current_names(args: list[str]) -> list[str]:
-    """Return arguments with the name that a command has now; print it if it is another one."""
-    refuse_removed(args)
-    old = args[0] if args else ""
-    if old not in OLD or old in actions.summaries():
-        return args
-    remark(f"'posse {old}' is now 'posse {OLD[old]}'. The old name works until Posse 0.3.")
-    return rename(args)
 
 
 def _narrow() -> int | None:
@@ -255,6 +239,12 @@ app = typer.Typer(
 )
 
 
+class PartyGroup(Group):
+    """Commands of a party; `posse party FILE` starts it."""
+
+    default = "start"
+
+
 def _group(
     parent: typer.Typer,
     name: str,
@@ -267,12 +257,12 @@ def _group(
     group = typer.Typer(cls=cls, help=text_of(about, examples))
     parent.add_typer(group, name=name)
     for word, function in commands.items():
-        group.command(word, cls=Command)(function)
+        group.command(word, cls=Command)(with_options(function))
     return group
 
 
-for _function in (demo.demo, studio.studio, logs.predict, catalogue.policies, federation.up):
-    app.command(_function.__name__, cls=Command)(_function)
+for _function in (demo.demo, studio.studio, logs.predict, catalogue.policies, up.up):
+    app.command(_function.__name__, cls=Command)(with_options(_function))
 _group(
     app,
     "run",
@@ -309,7 +299,7 @@ _group(
     "check",
     "Check a table of yours, or the ranges of a protocol.",
     ("posse check ratings.csv", "posse check ranges --bits 20"),
-    group_with_default("_own"),
+    OpenGroup,
     _own=check.check,
 )
 _group(
@@ -317,7 +307,7 @@ _group(
     "evaluate",
     "Estimate from a log what other policies would have earned.",
     ("posse evaluate log.csv", "posse evaluate rates log.csv"),
-    group_with_default("_own"),
+    OpenGroup,
     _own=logs.evaluate,
 )
 _group(
@@ -325,7 +315,7 @@ _group(
     "problems",
     "List the data that every system can learn from.",
     ("posse problems --data movielens", "posse problems show embedded:movielens"),
-    group_with_default("_own"),
+    OpenGroup,
     _own=catalogue.problems,
 )
 _group(
@@ -347,10 +337,10 @@ _federation = _group(
         "posse federation create hospitals",
         "posse federation submit run.toml --at hospitals/customer.toml",
     ),
-    create=living.create,
-    submit=living.submit,
-    queue=living.queue,
-    expel=living.expel,
+    create=service.create,
+    submit=service.submit,
+    queue=service.queue,
+    expel=service.expel,
 )
 _group(
     _federation,
@@ -373,22 +363,22 @@ _group(
     "party",
     "Take part in a run or a federation.",
     ("posse party enrol --token-file token", "posse party clinic-b.toml"),
-    group_with_default("start"),
+    PartyGroup,
     enrol=ca.enrol,
-    start=federation.start,
-    serve=living.serve,
-    status=federation.status,
-    pause=federation.pause,
-    resume=federation.resume,
-    stop=federation.stop,
-    end=federation.end,
-    update=federation.update,
-    leave=living.leave,
-    renew=living.renew,
-    doctor=federation.doctor,
-    backup=operations.backup,
-    restore=operations.restore,
-    unit=operations.unit,
+    start=party.start,
+    serve=service.serve,
+    status=party.status,
+    pause=party.pause,
+    resume=party.resume,
+    stop=party.stop,
+    end=party.end,
+    update=party.update,
+    leave=service.leave,
+    renew=service.renew,
+    doctor=party.doctor,
+    backup=party.backup,
+    restore=party.restore,
+    unit=unit.unit,
 )
 
 

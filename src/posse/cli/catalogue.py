@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,33 +17,16 @@ from posse.core.errors import ConfigError
 from posse.systems.registry import systems
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from posse.core.listing import Listing
-    from posse.systems.base import AnySystem
 
-Check = Annotated[
-    str | None,
-    typer.Option(
-        "--check",
-        help="Check a policy of yours: module:Class or file.py:Class.",
-        metavar="MODULE:CLASS",
-    ),
-]
-Folder = Annotated[
-    Path | None,
-    typer.Option("--data-dir", help="Folder of the data sets; else the one that POSSE_DATA names."),
-]
-Data = Annotated[
-    str | None,
-    typer.Option(
-        "--data", help="Only data whose name holds this, such as movielens.", metavar="NAME"
-    ),
-]
+    Lists = Mapping[str, Listing | None]
 
 
-def policies(check: Check = None, json: flags.Json = False) -> None:
+def policies(*, check: str | None = None, json: flags.Json = False) -> None:
     """List the policies of every system, or check your own.
+
+    Options:
+        check (MODULE:CLASS): Check your own policy: module:Class or file.py:Class.
 
     Examples:
         posse policies
@@ -53,7 +37,8 @@ def policies(check: Check = None, json: flags.Json = False) -> None:
     if check is not None:
         _check(check, json)
         return
-    _show_lists("policies", _lists(lambda system: listing(system.about.policies)), json)
+    lists = {each.name: listing(each.about.policies) for each in systems()}
+    _show_lists("policies", lists, json)
     if not json:
         say(
             "\nYour own: subclass posse.policies.Policy, then: posse policies --check "
@@ -63,30 +48,36 @@ def policies(check: Check = None, json: flags.Json = False) -> None:
 
 
 def _check(where: str, json: bool) -> None:
-    from posse.policies.arms.registry import policy as made
+    from posse.policies.arms.registry import policy as load_policy
 
-    policy = made(where)
+    policy = load_policy(where)
     with Doing(f"checking {where}"):
         from posse.policies.arms.checks import check
 
         report = check(policy)
     if json:
-        results = [{"name": r.name, "passed": r.passed, "reason": r.reason} for r in report.results]
+        results = [
+            {"name": each.name, "passed": each.passed, "reason": each.reason}
+            for each in report.results
+        ]
         print_json({"policy": where, "passed": report.passed, "results": results})
     else:
-        heading(
-            f"{type(policy).__name__}: {'may run in a federation' if report.passed else 'refused'}"
-        )
-        table(
-            ("check", "result"),
-            [(r.name, "ok" if r.passed else f"FAILED: {r.reason}") for r in report.results],
-        )
+        verdict = "may run in a federation" if report.passed else "refused"
+        heading(f"{type(policy).__name__}: {verdict}")
+        rows = []
+        for each in report.results:
+            rows.append((each.name, "ok" if each.passed else f"FAILED: {each.reason}"))
+        table(("check", "result"), rows)
     if not report.passed:
         raise typer.Exit(1)
 
 
-def problems(data: Data = None, folder: Folder = None, json: flags.Json = False) -> None:
+def problems(*, data: str = "", data_dir: Path | None = None, json: flags.Json = False) -> None:
     """List the data that every system can learn from, and whether the files are there.
+
+    Options:
+        data (NAME): Only data with this in their name, such as movielens.
+        data_dir (PATH): Folder of the data sets; else the one that POSSE_DATA names.
 
     Examples:
         posse problems --data movielens
@@ -95,20 +86,20 @@ def problems(data: Data = None, folder: Folder = None, json: flags.Json = False)
     from posse.problems.listing import listing
 
     with Doing("reading the data sets"):
-        lists = _lists(lambda system: listing(system.about.problems, folder))
-    _show_lists("data", lists if data is None else _named_like(data, lists), json)
+        lists = {each.name: listing(each.about.problems, data_dir) for each in systems()}
+    if data:
+        lists = _named_like(data, lists)
+    _show_lists("data", lists, json)
 
 
-def _named_like(data: str, lists: Mapping[str, Listing]) -> dict[str, Listing]:
+def _named_like(data: str, lists: Lists) -> Lists:
     """Return the rows whose name contains a word; refuse a word that no name contains."""
-    matches = {system: _rows_like(data.lower(), listing) for system, listing in lists.items()}
-    if not any(listing.rows for listing in matches.values()):
-        names = [row[0] for listing in lists.values() for row in listing.rows]
-        choices = tuple(dict.fromkeys(", ".join(names).split(", ")))
-        raise ConfigError(
-            f"no data set '{data}'.{suggestion(data, choices)}", rule="cli.data.unknown"
-        )
-    return {system: listing for system, listing in matches.items() if listing.rows}
+    matches = {name: _rows_like(data.lower(), each) for name, each in lists.items() if each}
+    if any(listing.rows for listing in matches.values()):
+        return {name: listing for name, listing in matches.items() if listing.rows}
+    names = [row[0] for listing in filter(None, lists.values()) for row in listing.rows]
+    choices = tuple(dict.fromkeys(", ".join(names).split(", ")))
+    raise ConfigError(f"no data set '{data}'.{suggestion(data, choices)}", rule="cli.data.unknown")
 
 
 def _rows_like(word: str, listing: Listing) -> Listing:
@@ -122,22 +113,14 @@ def _rows_like(word: str, listing: Listing) -> Listing:
     )
 
 
-def _show_lists(what: str, lists: Mapping[str, Listing], json: bool) -> None:
+def _show_lists(what: str, lists: Mapping[str, Listing | None], json: bool) -> None:
+    """Print the list of each system that has one."""
+    present = {name: listing for name, listing in lists.items() if listing is not None}
     if json:
-        print_json({system: {what: listing.entries} for system, listing in lists.items()})
+        print_json({name: {what: listing.entries} for name, listing in present.items()})
         return
-    for system, listing in lists.items():
-        heading(f"{listing.title} ({system})")
+    for name, listing in present.items():
+        heading(f"{listing.title} ({name})")
         table(listing.columns, listing.rows, numeric=listing.numeric)
         for note in listing.notes:
             say(note, style="dim")
-
-
-def _lists(listing_of: Callable[[AnySystem], Listing | None]) -> dict[str, Listing]:
-    """Return the list of each system that has one, by the name of the system."""
-    lists = {}
-    for system in systems():
-        listing = listing_of(system)
-        if listing is not None:
-            lists[system.name] = listing
-    return lists

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -18,20 +18,17 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="RunSettings")
 
-Files = Annotated[
-    list[Path],
-    typer.Argument(help="A table (CSV, Parquet, Arrow), or one per owner.", metavar="FILE..."),
-]
-Columns = Annotated[
-    str | None,
-    typer.Option(help="What the table calls the columns: item=shop,rating=stars.", metavar="TEXT"),
-]
 SHOWN = 12
 """Arms that are listed; the best ones."""
 
 
-def check(files: Files, columns: Columns = None, json: flags.Json = False) -> None:
-    """Print what Posse understands of a table, and the command that runs on it."""
+def check(files: list[Path], *, columns: str | None = None, json: flags.Json = False) -> None:
+    """Print what Posse understands of a table, and the command that runs on it.
+
+    Options:
+        files (FILE...): A table (CSV, Parquet, Arrow), or one per owner.
+        columns (TEXT): Names of columns in the table: item=shop,rating=stars.
+    """
     from posse.problems.summary import summarise
     from posse.problems.tables.mapping import read_columns_setting
 
@@ -92,7 +89,7 @@ def _show(files: list[Path], summary: Summary) -> None:
 
 
 def _cells(arm: ArmSummary) -> tuple[str, str, str, str]:
-    """Return a line of the table of arms."""
+    """Return the cells of an arm."""
     count = "" if arm.count is None else f"{arm.count:,}"
     interval = _interval(arm)
     if interval is None:

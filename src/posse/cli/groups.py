@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Mapping
-from itertools import pairwise
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
-from posse.cli import actions
-from posse.cli.help import HELP, LINES, Command, summary, take_all, text_of, write_page
-from posse.core.errors import ConfigError
+from posse.cli import flags
+from posse.cli.flags import settings_command, settings_of
+from posse.cli.help import HELP, LINES, make_command, summary, take_all, text_of, write_page
+from posse.cli.keep import Keeper
+from posse.cli.progress import Doing
+from posse.cli.screen import print_json, remark, saved, say, section
 from posse.core.interrupts import defer_interrupt, enforce_interrupts
-from posse.systems.registry import names, system, systems
+from posse.systems.registry import ACTIONS, BUILT_IN, names, system, systems
 
 if TYPE_CHECKING:
     from click import Command as ClickCommand
     from click import Context, HelpFormatter
 
+    from posse.core.settings import Settings
+    from posse.results.record import Record
+    from posse.results.section import Section
     from posse.systems.base import AnySystem
+    from posse.systems.modules import Command
 
 
 _TYPO = 0.75
@@ -40,9 +47,27 @@ class Group(TyperGroup):
     most_lines: ClassVar[int] = LINES
     """Lines of its help page."""
 
+    def lazy_names(self) -> Collection[str]:
+        """Return the names of commands that are made when they are called."""
+        return ()
+
+    def make(self, name: str) -> ClickCommand:
+        """Return a command; one of `lazy_names` is made."""
+        return self.commands[name]
+
+    def help_of(self, name: str) -> str | None:
+        """Return the text of a command."""
+        return self.make(name).help
+
     def list_commands(self, ctx: Context) -> list[str]:
         """List the commands in the order in which they were added."""
-        return [name for name in super().list_commands(ctx) if not name.startswith("_")]
+        own = [name for name in super().list_commands(ctx) if not name.startswith("_")]
+        return [*own, *self.lazy_names()]
+
+    def get_command(self, ctx: Context, cmd_name: str) -> ClickCommand | None:
+        """Return a command; None if there is no such command."""
+        exists = cmd_name in self.commands or cmd_name in self.lazy_names()
+        return self.make(cmd_name) if exists else None
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Parse arguments; without any, help is meant, and nothing behind `--help` counts."""
@@ -52,15 +77,13 @@ class Group(TyperGroup):
     def resolve_command(
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, ClickCommand | None, list[str]]:
-        """Find the command of a word; of a group with a default, this one if no other is named."""
+        """Return the command of a word; of a group with a default, that one if none is named."""
         name, command, rest = super().resolve_command(ctx, args)
-        if not isinstance(command, Group):
-            return name, command, rest
-        default = command.default_command(ctx)
-        if default is None or command.names_command(ctx, default, rest):
-            return name, command, rest
-        command.refuse_flags_before_a_command(ctx, default, rest)
-        return name, default, rest
+        if isinstance(command, Group):
+            default = command.default_command(ctx)
+            if default is not None and not command.names_command(ctx, default, rest):
+                return name, default, rest
+        return name, command, rest
 
     def default_command(self, ctx: Context) -> ClickCommand | None:
         """Return the default command; None if there is none."""
@@ -71,109 +94,59 @@ class Group(TyperGroup):
         word = args[0] if args else ""
         if word in HELP:
             return True
-        if not word or word.startswith("-") or _like_a_file(word):
+        if not word or word.startswith("-") or _is_file_name(word):
             return False
-        names = self.list_commands(ctx)
         takes_word = any(each.param_type_name == "argument" for each in default.get_params(ctx))
-        if word in names or not takes_word:
-            return True
-        return bool(difflib.get_close_matches(word, names, n=1, cutoff=_TYPO))
-
-    def refuse_flags_before_a_command(
-        self, ctx: Context, default: ClickCommand, args: list[str]
-    ) -> None:
-        """Raise an error if a command is named behind flags of the default command."""
-        with_value = {
-            flag
-            for each in default.get_params(ctx)
-            if not getattr(each, "is_flag", False)
-            for flag in each.opts
-        }
-        for before, word in pairwise(args):
-            if word.startswith("-") or before in with_value or _like_a_file(word):
-                continue
-            if word in self.list_commands(ctx):
-                raise ConfigError(
-                    f"flags before '{word}' belong to another command. Put those of '{word}' "
-                    "behind it.",
-                    rule="cli.flags.before-command",
-                )
+        names = self.list_commands(ctx)
+        return not takes_word or bool(difflib.get_close_matches(word, names, cutoff=_TYPO))
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the help page."""
-        names = self.list_commands(ctx)
-        widest = max(len(name) for name in names)
+        listed = self.list_commands(ctx)
+        width = max(map(len, listed))
         panels: dict[str, list[tuple[str, str]]] = {}
-        for name in names:
-            command = self.get_command(ctx, name)
-            if command is not None:
-                row = (name.ljust(widest), summary(command))
-                panels.setdefault(self.panels.get(name, "Commands"), []).append(row)
+        for name in listed:
+            title = self.panels.get(name, "Commands")
+            panels.setdefault(title, []).append((name.ljust(width), summary(self.help_of(name))))
         write_page(ctx, formatter, self.default_command(ctx) or self, panels, self.most_lines)
 
 
-def _like_a_file(word: str) -> bool:
+def _is_file_name(word: str) -> bool:
     """Whether a word is the name of a file rather than of a command."""
     return os.sep in word or bool(Path(word).suffix) or Path(word).exists()
 
 
-def group_with_default(name: str) -> type[SystemCommandGroup]:
-    """Return a class of groups whose default command has this name."""
-
-    class DefaultGroup(SystemCommandGroup):
-        default = name
-
-    return DefaultGroup
-
-
-class SystemCommandGroup(Group):
+class OpenGroup(Group):
     """A group to which systems add commands (`posse.systems.modules.Commands`)."""
 
-    def list_commands(self, ctx: Context) -> list[str]:
-        """List the commands; this imports all systems."""
-        return [*super().list_commands(ctx), *actions.below(self.name or "")]
+    default = "_own"
 
-    def get_command(self, ctx: Context, cmd_name: str) -> ClickCommand | None:
-        """Return a command; those of systems are made when they are called."""
-        own = super().get_command(ctx, cmd_name)
-        if own is not None:
-            return own
-        declared = actions.below(self.name or "").get(cmd_name)
-        return None if declared is None else actions.command_of(declared)
+    def lazy_names(self) -> Collection[str]:
+        """Return the names of commands of systems; this imports all systems."""
+        return below(self.name or "").keys()
+
+    def make(self, name: str) -> ClickCommand:
+        """Return a command; one that a system declares is made."""
+        if name in self.commands:
+            return super().make(name)
+        return command_of(below(self.name or "")[name])
 
     def default_command(self, ctx: Context) -> ClickCommand | None:
-        """Return the default command, which a system may declare."""
-        if self.default:
-            return super().default_command(ctx)
-        declared = actions.at(self.name or "")
-        return None if declared is None else actions.command_of(declared)
+        """Return the group's own command, or the one that a system declares with this word."""
+        declared = at(self.name or "")
+        return super().default_command(ctx) if declared is None else command_of(declared)
 
 
-def top_level_command(word: str) -> ClickCommand:
+def declared_command(word: str) -> ClickCommand:
     """Make the top-level command that systems declare: one command, or a group."""
-    declared, below = actions.at(word), actions.below(word)
-    if declared is None:
-        examples = [example for each in below.values() for example in each.examples[:1]][:2]
-    elif below:
+    declared = at(word)
+    others = below(word)
+    if declared is not None and not others:
+        return command_of(declared)
+    examples = [example for each in others.values() for example in each.examples[:1]][:2]
+    if declared is not None:
         examples = [*declared.examples]
-    else:
-        return actions.command_of(declared)
-    return SystemCommandGroup(name=word, help=text_of(actions.summaries()[word], examples))
-
-
-class StoredCommand(Command):
-    """A command about runs in the store; the settings of a system are not among its options."""
-
-    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Parse arguments; name the first option that only a system has."""
-        own = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
-        for arg in args:
-            if arg.startswith("-") and arg.partition("=")[0] not in own:
-                raise ConfigError(
-                    f"ids of stored runs take no settings, got both, ids and {arg}.",
-                    rule="cli.ids.with-settings",
-                )
-        return super().parse_args(ctx, args)
+    return OpenGroup(name=word, help=text_of(summaries()[word], examples))
 
 
 def group_of_systems(
@@ -192,23 +165,20 @@ def group_of_systems(
     """
 
     class SystemGroup(Group):
-        def list_commands(self, ctx: Context) -> list[str]:
-            return [each.name for each in systems()]
+        def lazy_names(self) -> Collection[str]:
+            return names()
 
-        def get_command(self, ctx: Context, cmd_name: str) -> ClickCommand | None:
-            if cmd_name not in names():
-                return None
+        def make(self, name: str) -> ClickCommand:
             # What is imported may compile, and a compiler loses a Ctrl-C.
             with enforce_interrupts(), defer_interrupt():
-                return make(system(cmd_name))
+                return make(system(name))
 
         def default_command(self, ctx: Context) -> ClickCommand | None:
             return None if stored is None else stored()
 
         def names_command(self, ctx: Context, default: ClickCommand, args: list[str]) -> bool:
-            if not args or args[0].startswith("-"):  # settings of the first system
-                return True
-            return super().names_command(ctx, default, args)
+            settings_of_first = not args or args[0].startswith("-")
+            return settings_of_first or super().names_command(ctx, default, args)
 
         def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
             without_name = args[0].startswith("-") if args else alone
@@ -217,3 +187,105 @@ def group_of_systems(
             return super().parse_args(ctx, args)
 
     return SystemGroup
+
+
+# Commands that single systems declare -------------------------------------------------------------
+
+
+def summaries() -> dict[str, str]:
+    """Return the first words of all declared commands, with what they are about.
+
+    Built-in systems are not imported for it.
+    """
+    words = dict(ACTIONS)
+    for declared in _declared(systems(skip=BUILT_IN)):
+        word = declared.path[0]
+        if len(declared.path) == 1 or word not in words:
+            words[word] = declared.summary
+    return words
+
+
+def below(word: str) -> dict[str, Command]:
+    """Return the commands that systems declare below a word, by their own word."""
+    return {
+        declared.path[1]: declared
+        for declared in _of_all_systems()
+        if declared.path[0] == word and len(declared.path) > 1
+    }
+
+
+def at(word: str) -> Command | None:
+    """Return the command that a system declares with this word alone; None if there is none."""
+    return next((declared for declared in _of_all_systems() if declared.path == (word,)), None)
+
+
+def _of_all_systems() -> list[Command]:
+    return list(_declared(systems()))
+
+
+def _declared(declaring: Iterable[AnySystem]) -> Iterator[Command]:
+    for each in declaring:
+        # Imported only where there is a system: a list of all commands imports none.
+        from posse.systems.modules import commands_of
+
+        yield from commands_of(each).commands
+
+
+def command_of(declared: Command) -> TyperCommand:
+    """Make the command that a system declares."""
+
+    def run(context: typer.Context, config: flags.Config = None, json: flags.Json = False) -> None:
+        settings = settings_of(declared.settings(), context, config, **dict(declared.defaults))
+        _carry_out(declared, settings, json)
+
+    cls = settings_command(
+        declared.settings,
+        skip=declared.skip,
+        positional=declared.positional,
+        **dict(declared.defaults),
+    )
+    return make_command(declared.path[-1], declared.summary, declared.examples, cls, run)
+
+
+def _carry_out(declared: Command, settings: Settings, json: bool) -> None:
+    """Run a command and print what it yields as it comes; records are stored."""
+    from posse.results.section import Section
+
+    document: dict[str, object] = {"settings": settings.resolved()}
+    records: list[Record] = []
+    for item in _items(declared, settings):
+        if isinstance(item, str):
+            remark(item)
+        elif not isinstance(item, Section):
+            records.append(item)
+        elif json:
+            document |= item.data or {}
+        else:
+            section(item)
+    if json:
+        if records:
+            document["records"] = [record.document() for record in records]
+        print_json(document)
+    if records:
+        with Keeper(save=True).keep(records):
+            pass
+        if not json:
+            say("")
+            saved(records)
+
+
+def _items(declared: Command, settings: Settings) -> Iterator[str | Section | Record]:
+    """Yield what a command yields, with progress until each item is there."""
+    items = iter(declared.run(settings))
+    while True:
+        with Doing(" ".join(declared.path)):
+            try:
+                item = next(items, None)
+            except KeyboardInterrupt:
+                if not declared.stopped:
+                    raise
+                remark(declared.stopped)
+                raise typer.Exit(flags.INTERRUPTED) from None
+        if item is None:
+            return
+        yield item

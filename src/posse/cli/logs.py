@@ -25,28 +25,6 @@ if TYPE_CHECKING:
     from posse.policies.decisions import Learnt
     from posse.problems.tables.options import ReadOptions
 
-Logs = Annotated[
-    Path,
-    typer.Argument(help="CSV: client, context columns, arm, reward, probability.", metavar="FILE"),
-]
-Model = Annotated[
-    str,
-    typer.Argument(
-        help="A model (.npz), a folder with all parties' shares, or a run's id.", metavar="MODEL"
-    ),
-]
-With = Annotated[
-    str | None, typer.Option("--model", help="Evaluate this model or run too.", metavar="MODEL")
-]
-Rows = Annotated[
-    Path,
-    typer.Argument(
-        help="CSV: the columns that it learnt from, or a column a feature in order.", metavar="FILE"
-    ),
-]
-Picture = Annotated[
-    Path | None, typer.Option("--figure", help="Draw the intervals: .png, .svg or .pdf.")
-]
 Encoding = Annotated[
     str, typer.Option(help="Encoding of the file where it is not UTF-8, such as latin-1.")
 ]
@@ -58,20 +36,18 @@ SkipBad = Annotated[
 ]
 Columns = Annotated[
     str | None,
-    typer.Option(help="What the file calls the columns: arm=variant,reward=sold.", metavar="TEXT"),
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Write the decisions as CSV.", metavar="FILE")
+    typer.Option(help="Names of columns in the file: arm=variant,reward=sold.", metavar="TEXT"),
 ]
 
-BESIDE = ("client", "label", "row")
+NO_FEATURES = ("client", "label", "row")
 """Columns of tables to learn from that are no features: a model decides on such a table too."""
 
 
 def evaluate(
-    logs: Logs,
-    model: With = None,
-    figure: Picture = None,
+    logs: Path,
+    *,
+    model: str | None = None,
+    figure: Path | None = None,
     encoding: Encoding = "",
     decimal: Decimal = ".",
     skip_bad: SkipBad = False,
@@ -80,17 +56,20 @@ def evaluate(
 ) -> None:
     """Estimate from a log what other policies would have earned (IPS, SNIPS, DR).
 
+    Options:
+        logs (FILE): CSV: client, context columns, arm, reward, probability.
+        model (MODEL): Evaluate this model or run too.
+        figure (PATH): Draw the intervals: .png, .svg or .pdf.
+
     Examples:
         posse evaluate log.csv
         posse evaluate log.csv --model model.npz --figure intervals.svg
     """
     Keeper(save=False, figure=figure)
     learnt = None if model is None else _learnt(model)
-    from posse.problems.tables.mapping import read_columns_setting
-    from posse.problems.tables.options import ReadOptions
     from posse.results.logs import evaluate_logs, figure_of, section_of
 
-    options = ReadOptions(encoding, decimal, skip_bad, columns=read_columns_setting(columns))
+    options = _options(encoding, decimal, skip_bad, columns)
     logged, results = evaluate_logs(logs, learnt, options=options)
     estimates = section_of(logged, results)
     if figure is not None:
@@ -104,26 +83,40 @@ def evaluate(
         section(estimates)
 
 
+def _options(encoding: str, decimal: str, skip_bad: bool, columns: str | None) -> ReadOptions:
+    from posse.problems.tables.mapping import read_columns_setting
+    from posse.problems.tables.options import ReadOptions
+
+    return ReadOptions(encoding, decimal, skip_bad, columns=read_columns_setting(columns))
+
+
 def predict(
-    model: Model,
-    rows: Rows,
-    out: Out = None,
+    model: str,
+    rows: Path,
+    *,
+    out: Path | None = None,
     encoding: Encoding = "",
     decimal: Decimal = ".",
     skip_bad: SkipBad = False,
+    columns: Columns = None,
     json: flags.Json = False,
 ) -> None:
     """Choose the arm of largest predicted reward for every row.
+
+    Options:
+        model (MODEL): A model (.npz), a folder with all parties' shares, or a run's id.
+        rows (FILE): CSV: the columns that the model learnt from, or one column per feature in
+            order.
+        out (-o FILE): Write the decisions as CSV.
 
     Examples:
         posse predict model.npz rows.csv
         posse predict last rows.csv --out decisions.csv
     """
-    check_place(out)
+    if out is not None:
+        check_place(out)
     learnt = _learnt(model)
-    from posse.problems.tables.options import ReadOptions
-
-    options = ReadOptions(encoding=encoding, decimal=decimal, skip_bad=skip_bad)
+    options = _options(encoding, decimal, skip_bad, columns)
     lines, contexts = _contexts(rows, learnt, options)
     scores = learnt.scores(contexts)
     facts: list[dict[str, object]] = []
@@ -133,8 +126,7 @@ def predict(
             fact["line"] = lines[row]  # rows are missing before it
         reward = float(scores[row, arm])
         facts.append({**fact, "arm": arm, "name": learnt.names[arm], "predicted": reward})
-    for sentence in options.notes:
-        remark(f"warning: {sentence}")
+    remark(*(f"warning: {sentence}" for sentence in options.notes))
     if json:
         print_json({"dropped": options.notes, "decisions": facts} if skip_bad else facts)
         return
@@ -163,14 +155,13 @@ def _contexts(
 
     table = open_table(rows, options)
     if learnt.features:
-        encoded = read_encoded(table, [], features=learnt.features, ignored=BESIDE)
+        encoded = read_encoded(table, [], features=learnt.features, ignored=NO_FEATURES)
         return encoded.records.line.tolist(), encoded.values
     names = other_columns(table, [])
     if learnt.weights is not None and len(names) != len(learnt.weights):
         raise DataError(
             f"{table.name} has {len(names)} columns, and the model takes {len(learnt.weights)} "
-            "numbers. Give these "
-            "columns alone, in the order in which it learnt them.",
+            "numbers. Give these columns alone, in the order in which it learnt them.",
             rule="cli.rows.other-columns",
         )
     records = Schema(*map(numbers, names)).read(table)
@@ -198,8 +189,7 @@ def _learnt(model: str) -> Learnt:
     if record.policy.learnt is None:
         raise ConfigError(
             f"run {record.id} keeps no learnt policy: its system has none in the clear, or its "
-            "model is too large. "
-            "Keep the model in a file with --model-out.",
+            "model is too large. Keep the model in a file with --model-out.",
             rule="cli.model.not-kept",
         )
     return record.policy.learnt

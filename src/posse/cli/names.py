@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from posse.cli.groups import summaries
+from posse.cli.screen import remark
 from posse.core.errors import ConfigError
 
 OLD = {
@@ -51,8 +53,12 @@ def rename(args: Sequence[str]) -> list[str]:
     return [*names.split(), *args[1:], *([dashes.strip() + flag] if flag else ())]
 
 
-def refuse_removed(args: Sequence[str]) -> None:
-    """Raise an error if arguments begin with a command that was removed, or have such a flag."""
+def current_names(args: list[str]) -> list[str]:
+    """Return arguments with the name that a command has now; print it if it is another one.
+
+    Raises:
+        ConfigError: The command or its flag was removed.
+    """
     if "--brief" in args:
         raise ConfigError(
             "--brief was removed: commands print the answer alone, and all of it with --full.",
@@ -63,3 +69,9 @@ def refuse_removed(args: Sequence[str]) -> None:
             raise ConfigError(
                 f"'posse {words}' was removed. {REMOVED[words]}", rule="cli.command.removed"
             )
+    old = args[0] if args else ""
+    # A system of another package may declare a command with such a name.
+    if old not in OLD or old in summaries():
+        return args
+    remark(f"'posse {old}' is now 'posse {OLD[old]}'. The old name works until Posse 0.3.")
+    return rename(args)

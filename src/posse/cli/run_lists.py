@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ LISTED = (
     "status",
     "seeds",
 )
-"""What a list shows in separate columns, or not at all."""
+"""Settings that have a column of their own, or none."""
 STORED = (
     "record",
     "kind",
@@ -55,9 +55,9 @@ STORED = (
     "data",
     "created",
 )
-"""What these columns are called where they are filtered (`results.export.ALSO`)."""
-MOST = 4
-"""Further settings that it shows at most, where they differ."""
+"""Names of these columns where they are filtered (`results.export.ALSO`)."""
+OPTIONAL = ("made (UTC)", "data", "settings")
+"""Columns that a list too wide for the terminal leaves out, in this order."""
 QUIET = 10.0
 """Seconds without a heartbeat after which the list shows it."""
 
@@ -74,16 +74,6 @@ def figures_of(store: Store, heads: Mapping[str, Record]) -> list[Row]:
 # A list -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of the list."""
-
-    name: str
-    cells: Sequence[str]
-    optional: bool = False
-    """Whether it is left out of a list that is too wide."""
-
-
 def print_list(
     rows: Sequence[RunRow],
     heads: Mapping[str, Record],
@@ -98,93 +88,52 @@ def print_list(
     """
     nouns = common(head.words for head in heads.values())
     arms = plural(nouns.arm)
-    cells = [_cells(row, heads.get(row.id)) for row in rows]
-
-    def cells_of(name: str, heading: str = "", *, optional: bool = False) -> Column:
-        return Column(heading or name, [each[name] for each in cells], optional)
-
-    columns = [cells_of("id"), cells_of("system"), cells_of("policy"), cells_of("level")]
-    if len({row.kind for row in rows}) == 1:
-        del columns[1]
-    columns += [cells_of("arms", arms), cells_of("horizon", plural(nouns.step))]
-    columns += [cells_of("runs"), cells_of("earned")]
-    columns += [Column(name, texts) for name, texts in requested.items()]
-    columns += [each for each in (cells_of("party"), cells_of("label")) if any(each.cells)]
-    columns += _varied_settings(rows, heads, (*LISTED, *requested))
-    columns.append(cells_of("data", optional=True))
-    columns += _differences(rows, heads, columns)
-    columns.append(cells_of("made", "made (UTC)", optional=True))
-    names = [each.name for each in columns]
-    numbers = names.index(arms)
+    columns: dict[str, Sequence[str]] = {
+        "id": [row.id for row in rows],
+        "system": [row.kind for row in rows],
+        "policy": [row.policy for row in rows],
+        "level": [_level(row, heads.get(row.id)) for row in rows],
+        arms: [str(row.arms or UNKNOWN) for row in rows],
+        plural(nouns.step): [f"{row.horizon:,}" for row in rows],
+        "runs": [str(row.runs or UNKNOWN) for row in rows],
+        "earned": [_earned(row, heads.get(row.id)) for row in rows],
+        **requested,
+        "party": [row.party for row in rows],
+        "label": [heads[row.id].own_label if row.id in heads else "" for row in rows],
+        "settings": _different_settings(rows, heads, requested),
+        "data": [data_of(heads[row.id]) if row.id in heads else row.problem for row in rows],
+        "made (UTC)": [row.created[:16].replace("T", " ") for row in rows],
+    }
+    if len(set(columns["system"])) == 1:
+        del columns["system"]
+    names = [name for name, cells in columns.items() if any(cells)]
+    first_number = names.index(arms)
     table(
         names,
-        list(zip(*(each.cells for each in columns), strict=True)),
-        numeric=range(numbers, numbers + 4),
-        optional=sum(each.optional for each in columns),
+        zip(*(columns[name] for name in names), strict=True),
+        numeric=range(first_number, first_number + 4),
+        optional=OPTIONAL,
         spare=(arms, "runs"),
     )
 
 
-def _cells(row: RunRow, head: Record | None) -> dict[str, str]:
-    """Return what a list shows of one run; of a damaged one, what the store's index has."""
-    cells = {
-        "id": row.id,
-        "system": row.kind,
-        "policy": row.policy,
-        "level": _level(row, head),
-        "arms": str(row.arms or UNKNOWN),
-        "horizon": f"{row.horizon:,}",
-        "runs": str(row.runs or UNKNOWN),
-        "earned": number(row.total_mean),
-        "party": row.party,
-        "label": "",
-        "data": row.problem,
-        "made": row.created[:16].replace("T", " "),
-    }
-    if head is not None:
-        cells["earned"] = head.words.priced(cells["earned"])
-        cells["label"] = head.own_label
-        cells["data"] = data_of(head)
-    return cells
+def _earned(row: RunRow, head: Record | None) -> str:
+    text = number(row.total_mean)
+    return text if head is None else head.words.priced(text)
 
 
-def _varied_settings(
-    rows: Sequence[RunRow], heads: Mapping[str, Record], others: Sequence[str]
-) -> list[Column]:
-    """Return columns of settings in which the runs differ, and which the list lacks."""
-    settings = dict(zip(heads, differences(heads.values()), strict=True))
-    names = dict.fromkeys(name for own in settings.values() for name in own)
-    chosen = [name for name in names if name not in others][:MOST]
-    return [
-        Column(
-            name.removeprefix("policy."),
-            [settings.get(row.id, {}).get(name, "") for row in rows],
-            optional=True,
-        )
-        for name in chosen
-    ]
-
-
-def _differences(
-    rows: Sequence[RunRow], heads: Mapping[str, Record], columns: Sequence[Column]
-) -> list[Column]:
-    """Return a column with what distinguishes runs of which the others show the same."""
-    lines = list(zip(*(column.cells for column in columns), strict=True))
-    same: dict[tuple[str, ...], list[str]] = {}
-    for row, line in zip(rows, lines, strict=True):
-        if row.id in heads:
-            same.setdefault(line[1:], []).append(row.id)
-    texts: dict[str, str] = {}
-    for ids in same.values():
-        if len(ids) == 1:
-            continue
-        for id, own in zip(ids, differences([heads[id] for id in ids]), strict=True):
-            texts[id] = ", ".join(
-                f"{name.removeprefix('policy.')} {own[name]}" for name in own if name not in LISTED
-            )
-    if not any(texts.values()):
-        return []
-    return [Column("more", [texts.get(row.id, "") for row in rows], optional=True)]
+def _different_settings(
+    rows: Sequence[RunRow], heads: Mapping[str, Record], others: Collection[str]
+) -> list[str]:
+    """Return the settings of each run in which the runs differ, without those of other columns."""
+    hidden = {*LISTED, *others}
+    tables = dict(zip(heads, differences(heads.values()), strict=True))
+    texts = []
+    for row in rows:
+        own = tables.get(row.id, {})
+        names = [name for name in own if name not in hidden]
+        texts.append(", ".join(f"{name.removeprefix('policy.')} {own[name]}" for name in names))
+    return texts
 
 
 def facts_of(row: RunRow, head: Record | None) -> dict[str, object]:
@@ -238,76 +187,65 @@ def print_query(
         selected = ordered(selected, query.sort, headings)
     total = len(selected)
     selected = selected[: limit or None]
-    columns = _columns_of_query(query, selected, headings)
+    columns = _columns(query, selected, headings)
     if json:
         if query.columns:
             selected = [{name: row.get(name) for name in columns} for row in selected]
         print_json(selected)
         return
     if columns:
-        _print_columns(columns, selected, headings)
+        is_number = {name: all(map(_is_number, _values(selected, name))) for name in columns}
+        table(
+            list(columns.values()),
+            zip(*(_cells(selected, name) for name in columns), strict=True),
+            numeric=[place for place, name in enumerate(columns) if is_number[name]],
+        )
     elif selected:
-        _print_selected(query, figures, selected, rows, heads)
+        words = [split(condition)[0] for condition in query.where] + _without_minus(query.sort)
+        names = dict.fromkeys(column(word, figures, headings) for word in words)
+        requested = {name: _cells(selected, name) for name in names if name not in STORED}
+        by_id = {row.id: row for row in rows}
+        ids = [str(row["record"]) for row in selected]
+        print_list([by_id[id] for id in ids], {id: heads[id] for id in ids}, requested)
     text = count(len(selected), "row")
     if total > len(selected):
         text += f" of {total:,}; --limit 0 lists all"
     remark(f"{text}.")
 
 
-def _columns_of_query(
-    query: Query, rows: Sequence[Row], headings: Mapping[str, str]
-) -> dict[str, str]:
+def _columns(query: Query, rows: Sequence[Row], headings: Mapping[str, str]) -> dict[str, str]:
     """Return the columns that a query shows, each with its heading; empty for a list of runs."""
     if query.columns:
-        return {column(name, rows, headings): name for name in query.columns}
+        words = {column(word, rows, headings): word for word in query.columns}
+        # A heading is the word that was given for a column, or its own longer name.
+        return {name: word if word in headings else name for name, word in words.items()}
     if not query.group:
         return {}
     keys = list(rows[0]) if rows else ["records"]
-    first = keys[: keys.index("records") + 1]
-    sorted_by = [column(name.removeprefix("-"), rows, headings) for name in query.sort]
-    names = dict.fromkeys((*first, *sorted_by, "total_mean", "total_error", "seconds"))
-    words = {name: word for word, name in ALSO.items()}
-    return {name: words.get(name, name) for name in names if any(name in row for row in rows)}
+    grouped_by = keys[: keys.index("records") + 1]
+    sorted_by = [column(name, rows, headings) for name in _without_minus(query.sort)]
+    names = dict.fromkeys((*grouped_by, *sorted_by, "total_mean", "total_error", "seconds"))
+    short = {name: word for word, name in ALSO.items()}
+    return {name: short.get(name, name) for name in names if name in keys}
 
 
-def _print_columns(
-    columns: Mapping[str, str], rows: Sequence[Row], headings: Mapping[str, str]
-) -> None:
-    numeric = [number for number, name in enumerate(columns) if _is_numeric(name, rows)]
-    # A heading is the word that was given for a column, or its own longer name.
-    names = [word if word in headings else name for name, word in columns.items()]
-    cells = [[_cell(row.get(name)) for name in columns] for row in rows]
-    table(names, cells, numeric=numeric)
+def _without_minus(names: Sequence[str]) -> list[str]:
+    return [name.removeprefix("-") for name in names]
 
 
-def _is_numeric(name: str, rows: Sequence[Row]) -> bool:
-    return all(isinstance(row.get(name), int | float) for row in rows)
+def _values(rows: Sequence[Row], name: str) -> list[Scalar]:
+    return [row.get(name) for row in rows]
 
 
-def _print_selected(
-    query: Query,
-    figures: Sequence[Row],
-    selected: Sequence[Row],
-    rows: Sequence[RunRow],
-    heads: Mapping[str, Record],
-) -> None:
-    """Print selected runs as a list, with columns of what they were selected by."""
-    headings = _headings(heads)
-    words = [split(condition)[0] for condition in query.where]
-    words += [name.removeprefix("-") for name in query.sort]
-    names = dict.fromkeys(column(word, figures, headings) for word in words)
-    requested = {
-        name: [_cell(row.get(name)) for row in selected] for name in names if name not in STORED
-    }
-    by_id = {row.id: row for row in rows}
-    ids = [str(row["record"]) for row in selected]
-    print_list([by_id[id] for id in ids], {id: heads[id] for id in ids}, requested)
+def _is_number(value: Scalar) -> bool:
+    return isinstance(value, int | float)
 
 
-def _cell(value: Scalar) -> str:
-    if isinstance(value, str | bool):
-        return words_of(value)
-    return number(value)
+def _cells(rows: Sequence[Row], name: str) -> list[str]:
+    cells = []
+    for value in _values(rows, name):
+        cells.append(words_of(value) if isinstance(value, str | bool) else number(value))
+    return cells
 
 
 def _headings(heads: Mapping[str, Record]) -> dict[str, str]:

@@ -19,48 +19,28 @@ if TYPE_CHECKING:
 Limit = Annotated[
     int, typer.Option(help="Most runs to list; 0 lists all.", min=0, metavar="INTEGER")
 ]
-Kind = Annotated[str | None, typer.Option(help="Only runs of this system.", metavar="TEXT")]
-Where = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--where",
-        help="Only where this holds: policy=ucb, horizon>=1000, label~trial. Repeat it.",
-        metavar="CONDITION",
-    ),
-]
-Sort = Annotated[
-    str | None,
-    typer.Option(help="Sort by columns: NAME,NAME,...; -NAME the largest first.", metavar="NAMES"),
-]
-Group = Annotated[
-    str | None,
-    typer.Option(help="One row a group: NAME,NAME,...; numbers are means.", metavar="NAMES"),
-]
-Shown = Annotated[
-    str | None, typer.Option("--columns", help="Show these columns: NAME,NAME,...", metavar="NAMES")
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Parties = Annotated[
-    bool, typer.Option("--parties", help="What each party earned, not the curves (.csv, .parquet).")
-]
-Out = Annotated[
-    Path, typer.Option("--out", "-o", help="File: .csv, .parquet, .json or .html.", metavar="FILE")
-]
-Page = Annotated[Path, typer.Option("--out", "-o", help="Where to write the page.", metavar="FILE")]
 
 
 def list_runs(
+    *,
     limit: Limit = 20,
-    kind: Kind = None,
-    where: Where = None,
-    sort: Sort = None,
-    group: Group = None,
-    columns: Shown = None,
+    kind: str | None = None,
+    where: list[str] | None = None,
+    sort: str = "",
+    group: str = "",
+    columns: str = "",
     json: flags.Json = False,
 ) -> None:
     """List the runs on this machine, the last one first.
 
     Runs that still run are listed too, with the settings in which runs differ.
+
+    Options:
+        kind (TEXT): Only runs of this system.
+        where (CONDITION): Only where this holds: policy=ucb, horizon>=1000, label~trial. Repeat it.
+        sort (NAMES): Sort by columns: NAME,NAME,...; -NAME the largest first.
+        group (NAMES): One row per group: NAME,NAME,...; numbers are means.
+        columns (NAMES): Show these columns: NAME,NAME,...
 
     Examples:
         posse runs list --where policy=ucb --sort=-total_mean
@@ -98,13 +78,15 @@ def _print_nothing(store: Store, kind: str | None) -> None:
         say(f"No runs yet in {store.path}. Make one with: posse demo")
 
 
-def _names(text: str | None) -> list[str]:
-    names = map(str.strip, (text or "").split(","))
-    return list(filter(None, names))
+def _names(text: str) -> list[str]:
+    return [name for name in map(str.strip, text.split(",")) if name]
 
 
-def show(id: flags.One, json: flags.Json = False, full: flags.Full = False) -> None:
+def show(id: str = "last", *, json: flags.Json = False, full: flags.Full = False) -> None:
     """Show one run: what was earned, what it cost, how it was protected.
+
+    Options:
+        id (ID): An id, the beginning of an id, or 'last'.
 
     Examples:
         posse runs show last
@@ -116,23 +98,25 @@ def show(id: flags.One, json: flags.Json = False, full: flags.Full = False) -> N
     if json:
         print_json(record.document())
         return
-    facts = [record.id]
-    if record.own_label:
-        facts.append(f"label {record.own_label}")
-    if record.party:
-        facts.append(f"party {record.party}")
-    if record.run_id != record.id:
-        facts.append(f"run {record.run_id}")
-    say(" · ".join([*facts, f"made {record.created}"]))
+    facts = {"label": record.own_label, "party": record.party, "run": record.run_id}
+    if record.run_id == record.id:
+        del facts["run"]
+    texts = [f"{name} {value}" for name, value in facts.items() if value]
+    say(" · ".join([record.id, *texts, f"made {record.created}"]))
     show_document(document(record), full=full)
     if not full:
         details(f"posse runs show {record.id}")
-    if view := record.summary.get("view"):
+    view = record.summary.get("view")
+    if view:
         say(f"View recorded: {view} (what it shows: posse audit {record.id})")
 
 
-def delete(ids: flags.Ids, yes: Yes = False) -> None:
+def delete(ids: list[str], *, yes: bool = False) -> None:
     """Delete runs; if one id is unknown, none is deleted.
+
+    Options:
+        ids (ID...): Ids, beginnings of ids, or 'last'.
+        yes (-y): Do not ask.
 
     Examples:
         posse runs delete last
@@ -155,8 +139,13 @@ def delete(ids: flags.Ids, yes: Yes = False) -> None:
     remark(f"deleted {words.count(store.delete(ids), 'run')}.")
 
 
-def export(ids: flags.Ids, out: Out, parties: Parties = False) -> None:
+def export(ids: list[str], *, out: Path, parties: bool = False) -> None:
     """Write runs to a file; its suffix is the format.
+
+    Options:
+        ids (ID...): Ids, beginnings of ids, or 'last'.
+        out (-o FILE): File: .csv, .parquet, .json or .html.
+        parties: What each party earned, not the curves (.csv, .parquet).
 
     Examples:
         posse runs export last --out run.json
@@ -168,8 +157,12 @@ def export(ids: flags.Ids, out: Out, parties: Parties = False) -> None:
     remark(f"wrote {export_records(records, out, parties=parties)}")
 
 
-def report(ids: flags.Ids, out: Page = Path("posse-report.html")) -> None:
+def report(ids: list[str], *, out: Path = Path("posse-report.html")) -> None:
     """Write one HTML page about one run or several.
+
+    Options:
+        ids (ID...): Ids, beginnings of ids, or 'last'.
+        out (-o FILE): Where to write the page.
 
     Examples:
         posse runs report last

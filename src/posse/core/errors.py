@@ -76,12 +76,12 @@ class PosseError(Exception):
 
 
 def page_of(code: str) -> str:
-    """Return the page of the documentation about a code and its family.
+    """Return the page about a code and its family, by its path in a checkout of Posse.
 
     >>> page_of("P110")
-    'errors/P100'
+    'docs/errors/P100.md'
     """
-    return f"errors/{code[:2]}00"
+    return f"docs/errors/{code[:2]}00.md"
 
 
 def room_of(module: str) -> str:
