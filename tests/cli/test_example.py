@@ -84,8 +84,7 @@ def rounded(file: Path) -> tuple[int, int]:
     """What an even split and the best shop alone earn."""
     federation = read_federation(file)
     comparison = compare(federation.steps, federation.known_rewards())
-    assert comparison is not None
-    return round(comparison.even_split), round(comparison.best_alone)
+    return round(comparison["even_split"]), round(comparison["best_alone"])
 
 
 def test_the_comparison_is_computed_from_the_files(tmp_path: Path) -> None:

@@ -290,12 +290,6 @@ def test_a_list_is_filtered_sorted_and_grouped(posse: Call) -> None:
     assert ids("--where", "policy==ucb", "--where", "horizon==200") == ["0s-1"]
     assert ids("--where", "policy~THOMP", "--sort", "-total_mean") == ["0s-3", "0s-2"]
     assert ids("--sort", "-horizon,policy.tau", "--limit", "2") == ["0s-1", "0s-3"]
-    out = posse("runs", "list", "--group", "policy", "--sort", "policy").out
-    assert out.index("thompson") < out.index("ucb")
-    assert "records" in out
-    groups = json.loads(posse("runs", "list", "--group", "policy,horizon", "--json").out)
-    assert len(groups) == 4
-    assert {(one["policy"], one["records"]) for one in groups} == {("ucb", 1), ("thompson", 1)}
     shown = posse("runs", "list", "--columns", "id,tau,earned")
     assert "policy.tau" in shown.out
     assert "4 rows" in shown.err
@@ -423,24 +417,3 @@ def test_a_kind_that_no_run_has_is_not_an_empty_store(posse: Call) -> None:
     out = " ".join(posse("runs", "list", "--kind", "nosuch").out.split())
     assert "No runs of 'nosuch' in" in out
     assert "It has runs of: clinics, devices." in out
-
-
-def test_parties_of_a_deployment_are_no_group(posse: Call, store: Store) -> None:
-    nothing = {"total": (), "pulls": (), "steps": (), "reward": (), "regret": None, "seeds": ()}
-    for party, total in (("controller", ()), ("customer", (120.0,)), ("clinic-a", (30.0,))):
-        store.save(
-            example_record(
-                id=f"0p-{party}", run_id="0run", party=party, **{**nothing, "total": total}
-            )
-        )
-    groups = json.loads(posse("runs", "list", "--group", "policy,steps", "--json").out)
-    assert [
-        (one["party"], one["records"], one.get("total_mean")) for one in groups if one["party"]
-    ] == [("clinic-a", 1, 30.0), ("customer", 1, 120.0), ("controller", 1, None)]
-    assert [one["records"] for one in groups if not one["party"]] == [2]
-    assert posse("runs", "list", "--group", "policy,steps").out.split()[:4] == [
-        "policy",
-        "steps",
-        "party",
-        "records",
-    ]

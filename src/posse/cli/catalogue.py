@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,23 +93,13 @@ def problems(*, data: str = "", data_dir: Path | None = None, json: flags.Json =
 
 def _named_like(data: str, lists: Lists) -> Lists:
     """Return the rows whose name contains a word; refuse a word that no name contains."""
-    matches = {name: _rows_like(data.lower(), each) for name, each in lists.items() if each}
+    listings = {name: listing for name, listing in lists.items() if listing is not None}
+    matches = {name: listing.named_like(data) for name, listing in listings.items()}
     if any(listing.rows for listing in matches.values()):
         return {name: listing for name, listing in matches.items() if listing.rows}
-    names = [row[0] for listing in filter(None, lists.values()) for row in listing.rows]
-    choices = tuple(dict.fromkeys(", ".join(names).split(", ")))
+    names = ", ".join(row[0] for listing in listings.values() for row in listing.rows)
+    choices = tuple(dict.fromkeys(names.split(", ")))
     raise ConfigError(f"no data set '{data}'.{suggestion(data, choices)}", rule="cli.data.unknown")
-
-
-def _rows_like(word: str, listing: Listing) -> Listing:
-    rows = tuple(row for row in listing.rows if word in row[0].lower())
-    labels = tuple(f"{row[0]}:" for row in rows)
-    return replace(
-        listing,
-        rows=rows,
-        entries=tuple(entry for entry in listing.entries if word in entry["name"].lower()),
-        notes=tuple(note for note in listing.notes if note.startswith(labels)),
-    )
 
 
 def _show_lists(what: str, lists: Mapping[str, Listing | None], json: bool) -> None:

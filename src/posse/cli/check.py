@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -45,14 +45,21 @@ def _document(summary: Summary) -> dict[str, object]:
         "settings": dict(summary.flags),
         "rows": summary.rows,
         "threshold": summary.threshold,
-        "arms": [
-            {"name": arm.name, "rows": arm.count, "mean": arm.mean, "interval": _interval(arm)}
-            for arm in summary.arms
-        ],
+        "arms": list(map(_arm, summary.arms)),
         "dropped": list(summary.dropped),
         "similar": [list(names) for names in summary.similar],
         "command": shlex.join(summary.command),
     }
+
+
+def _arm(arm: ArmSummary) -> dict[str, Any]:
+    """Return what is known of an arm; no interval without rows, or for rewards beyond [0, 1]."""
+    from posse.systems.scenes import wilson_interval
+
+    interval = None
+    if arm.count and 0 <= arm.mean <= 1:
+        interval = wilson_interval(arm.mean * arm.count, arm.count)
+    return {"name": arm.name, "rows": arm.count, "mean": arm.mean, "interval": interval}
 
 
 def _show(files: list[Path], summary: Summary) -> None:
@@ -67,11 +74,6 @@ def _show(files: list[Path], summary: Summary) -> None:
     if summary.flags:
         facts += f"; read with {shlex.join(as_flags(summary.flags))}"
     say(facts)
-    value = "mean"
-    if summary.kind == "clients":
-        value = "share of samples"
-    elif summary.threshold is not None:
-        value = f"share above {summary.threshold:g}"
     for names in summary.similar:
         listed = ", ".join(map(repr, names))
         say(
@@ -79,31 +81,22 @@ def _show(files: list[Path], summary: Summary) -> None:
             "they are the same.",
             style="bold red",
         )
-    rows = [_cells(arm) for arm in summary.arms[:SHOWN]]
+    value = "mean"
+    if summary.kind == "clients":
+        value = "share of samples"
+    elif summary.threshold is not None:
+        value = f"share above {summary.threshold:g}"
+    rows = []
+    for arm in map(_arm, summary.arms[:SHOWN]):
+        count = "" if arm["rows"] is None else f"{arm['rows']:,}"
+        interval = "{:.3f} to {:.3f}".format(*arm["interval"]) if arm["interval"] else ""
+        rows.append((arm["name"], count, f"{arm['mean']:.3f}", interval))
     table(("arm", "rows", value, "95 % interval"), rows, numeric=(1, 2, 3))
     if len(summary.arms) > SHOWN:
         say(f"and {len(summary.arms) - SHOWN} more arms")
     if summary.dropped:
         bullets(summary.dropped, style="yellow")
     typer.echo(f"\n{shlex.join(summary.command)}")  # one line, to be copied
-
-
-def _cells(arm: ArmSummary) -> tuple[str, str, str, str]:
-    """Return the cells of an arm."""
-    count = "" if arm.count is None else f"{arm.count:,}"
-    interval = _interval(arm)
-    if interval is None:
-        return arm.name, count, f"{arm.mean:.3f}", ""
-    return arm.name, count, f"{arm.mean:.3f}", f"{interval[0]:.3f} to {interval[1]:.3f}"
-
-
-def _interval(arm: ArmSummary) -> tuple[float, float] | None:
-    """Return the interval of an arm's mean; None without rows, or for rewards beyond [0, 1]."""
-    from posse.systems.scenes import wilson_interval
-
-    if not arm.count or not 0 <= arm.mean <= 1:
-        return None
-    return wilson_interval(arm.mean * arm.count, arm.count)
 
 
 def ask_for_settings(settings: S, error: PosseError) -> S:

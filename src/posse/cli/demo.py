@@ -64,17 +64,15 @@ def demo(
     settings = chosen.Settings(**chosen.about.demo.settings)
     if horizon is not None:
         settings = settings.but(horizon=horizon)
-    pairs: list[tuple[Record, Record]] = []
     records: list[Record] = []
     with keeper.keep(records):
         with keeper.on_interrupt(False):
-            for record, twin in _pairs(settings, keeper, records):
-                pairs.append((record, twin))
-        records.append(records.pop(0))  # the twin of the first level goes behind the protected runs
-        _print_records(chosen, pairs, full)
+            records.extend(_run_levels(settings, keeper))
+        records.append(records.pop(0))  # the twin goes behind the protected runs
+        _print_records(chosen, records, full)
         if full:
             shorter = settings.but(horizon=min(settings.horizon, AUDITED))
-            _print_attack(shorter, [record.level for record, _ in pairs])
+            _print_attack(shorter, [record.level for record in records[:-1]])
         if draws:
             with Doing("writing the report"):
                 page = write_report(records, out / "report.html")
@@ -82,41 +80,30 @@ def demo(
     say(f"Next: posse runs show {records[0].id} --full; posse run {chosen.name} --help")
 
 
-def _pairs(
-    settings: RunSettings, keeper: Keeper, records: list[Record]
-) -> Iterator[tuple[Record, Record]]:
-    """Run the levels and the plain twin of each, with remarks; yield them as they come.
-
-    The first twin is among the records.
-    """
-    started = time.monotonic()
+def _run_levels(settings: RunSettings, keeper: Keeper) -> Iterator[Record]:
+    """Run the plain twin, which all levels have in common, and each level while there is time."""
+    remark("1. the plain bandit, without protection (the first time, its code is compiled) ...")
+    yield go(settings.plain(), keeper)
     variants = [settings]
     if "level" in type(settings).model_fields:
         variants = [settings.but(level=level.name) for level in system_of(settings).levels]
-    for number, variant in enumerate(variants):
-        if number and time.monotonic() - started > ENOUGH_SECONDS:
+    started = time.monotonic()
+    for number, variant in enumerate(variants, start=2):
+        remark(f"{number}. {title(variant)} ...")
+        yield go(variant, keeper)
+        if time.monotonic() - started > ENOUGH_SECONDS:
             return
-        remark(
-            f"{2 * number + 1}. the plain bandit, without protection (the first time, its code is "
-            "compiled) ..."
-        )
-        twin = go(variant.plain(), keeper)
-        if not number:
-            records.append(twin)
-        remark(f"{2 * number + 2}. {title(variant)} ...")
-        records.append(go(variant, keeper))
-        yield records[-1], twin
 
 
-def _print_records(chosen: AnySystem, pairs: Sequence[tuple[Record, Record]], full: bool) -> None:
-    """Print the document of the protected runs and the plain twin of the first."""
+def _print_records(chosen: AnySystem, records: Sequence[Record], full: bool) -> None:
+    """Print the document of the protected runs and their plain twin, which is the last record."""
     from posse.results.document import document, sameness
 
-    _, first_twin = pairs[0]
-    show(document([*(record for record, _ in pairs), first_twin]), full=full, lines=LINES)
+    *protected, twin = records
+    show(document(records), full=full, lines=LINES)
     if chosen.about.exact:
-        for pair in pairs if full else pairs[:1]:
-            say(sameness(*pair), style="bold")
+        for record in protected if full else protected[:1]:
+            say(sameness(record, twin), style="bold")
 
 
 def _print_attack(settings: RunSettings, levels: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from click import Context, HelpFormatter
 
     from posse.core.settings import Settings
-    from posse.results.record import Record
+    from posse.results import Record
     from posse.results.section import Section
     from posse.systems.base import AnySystem
     from posse.systems.modules import Command
@@ -143,9 +143,8 @@ def declared_command(word: str) -> ClickCommand:
     others = below(word)
     if declared is not None and not others:
         return command_of(declared)
-    examples = [example for each in others.values() for example in each.examples[:1]][:2]
-    if declared is not None:
-        examples = [*declared.examples]
+    first = [each.examples[0] for each in others.values() if each.examples]
+    examples = first[:2] if declared is None else declared.examples
     return OpenGroup(name=word, help=text_of(summaries()[word], examples))
 
 
@@ -207,20 +206,17 @@ def summaries() -> dict[str, str]:
 
 def below(word: str) -> dict[str, Command]:
     """Return the commands that systems declare below a word, by their own word."""
-    return {
-        declared.path[1]: declared
-        for declared in _of_all_systems()
-        if declared.path[0] == word and len(declared.path) > 1
-    }
+    declared = {}
+    for each in _declared(systems()):
+        if each.path[0] == word:
+            declared[" ".join(each.path[1:])] = each
+    declared.pop("", None)
+    return declared
 
 
 def at(word: str) -> Command | None:
     """Return the command that a system declares with this word alone; None if there is none."""
-    return next((declared for declared in _of_all_systems() if declared.path == (word,)), None)
-
-
-def _of_all_systems() -> list[Command]:
-    return list(_declared(systems()))
+    return next((each for each in _declared(systems()) if each.path == (word,)), None)
 
 
 def _declared(declaring: Iterable[AnySystem]) -> Iterator[Command]:

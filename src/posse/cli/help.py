@@ -24,10 +24,9 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from textwrap import shorten
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -84,7 +83,9 @@ _FIRST_COLUMN = 30
 
 _SECTION = "Options:\n"
 _CONTINUED = re.compile(r"\n {5,}")
-_OPTION = re.compile(r"^ {4}(\w+)(?: \((-\w)? ?([^)]*)\))?: (.+)$", re.MULTILINE)
+_OPTION = re.compile(
+    r"^ {4}(?P<name>\w+)(?: \((?P<short>-\w)? ?(?P<metavar>[^)]*)\))?: (?P<help>.+)$", re.MULTILINE
+)
 
 Rows = Sequence[tuple[str, str]]
 
@@ -133,37 +134,6 @@ def summary(text: str | None) -> str:
     return sentence.partition(". ")[0].removesuffix(".")
 
 
-@dataclass(frozen=True)
-class Page:
-    """What a help page consists of, except the options."""
-
-    path: str
-    """The command as it is typed."""
-    usage: str
-    about: str
-    commands: Mapping[str, Rows]
-    """Commands of a group, below the titles of their panels."""
-    examples: tuple[str, ...]
-
-    def write(
-        self, formatter: HelpFormatter, about: str, options: Mapping[str, Rows], left_out: str = ""
-    ) -> None:
-        """Write the page with these options, and with a line about those that it leaves out."""
-        formatter.write_usage(self.path, self.usage)
-        formatter.write_paragraph()
-        formatter.write_text(about)
-        for title, rows in (*self.commands.items(), *options.items()):
-            formatter.write_paragraph()
-            formatter.write_heading(title)
-            formatter.indent()
-            formatter.write_dl(rows)
-            formatter.dedent()
-        formatter.write(left_out)
-        formatter.write_paragraph()
-        formatter.write_heading("Examples")
-        formatter.write("".join(f"  {example}\n" for example in self.examples))
-
-
 def write_page(
     context: Context,
     formatter: HelpFormatter,
@@ -180,35 +150,66 @@ def write_page(
         commands: Commands of a group, below the titles of their panels.
         most_lines: Lines of the page, unless all of it is asked for.
     """
-    page = _page(context, command, commands)
+    text = (context.command.help or "").partition("Examples:\n")[0].partition(_SECTION)[0]
     if context.meta.get(_ALL_META):
-        page.write(formatter, page.about, _by_panel(command, context))
+        _write(formatter, context, command, text, {**commands, **_by_panel(command, context)})
         return
     parameters = sorted(command.get_params(context), key=_importance)
     rows = [row for row in _rows(command, parameters, context) if not row[0].startswith(HELP)]
-    # A command has arguments and options; the first row shows whether it has arguments.
+    # Arguments come first.
     title = "Options" if rows and rows[0][0].startswith("-") else "Arguments and options"
-    first_paragraph = page.about.partition("\n\n")[0]
     for count in range(len(rows), -1, -1):
-        options = {title: _one_line_each(rows[:count], formatter.width)} if count else {}
-        left_out = f"  {len(rows) - count} more: {page.path} --help --all\n"
+        parts = {**commands}
+        left_out = ""
+        if count:
+            parts[title] = _one_line_each(rows[:count], formatter.width)
+            left_out = f"  {len(rows) - count} more: {context.command_path} --help --all\n"
+        if count == len(rows):
+            left_out = ""
         trial = context.make_formatter()
-        page.write(trial, first_paragraph, options, left_out if 0 < count < len(rows) else "")
+        _write(trial, context, command, text.partition("\n\n")[0], parts, left_out)
         if trial.getvalue().count("\n") <= most_lines:
             break
     formatter.write(trial.getvalue())
 
 
-def _page(context: Context, command: ClickCommand, commands: Mapping[str, Rows]) -> Page:
-    text, _, examples = (context.command.help or "").partition("Examples:\n")
+def _write(
+    formatter: HelpFormatter,
+    context: Context,
+    command: ClickCommand,
+    text: str,
+    parts: Mapping[str, Rows],
+    left_out: str = "",
+) -> None:
+    """Write a page.
+
+    Args:
+        formatter: Where to write.
+        context: Context of the command that the page describes.
+        command: The command that the options belong to.
+        text: What the command does.
+        parts: Commands and options, below their headings.
+        left_out: A line about options that the page leaves out.
+    """
     usage = " ".join(command.collect_usage_pieces(context))
     if command is not context.command:
         usage += " | COMMAND [ARGS]..."
+    formatter.write_usage(context.command_path, usage)
+    formatter.write_paragraph()
+    formatter.write_text(text.rstrip())
+    for title, rows in parts.items():
+        formatter.write_paragraph()
+        formatter.write_heading(title)
+        formatter.indent()
+        formatter.write_dl(rows)
+        formatter.dedent()
+    formatter.write(left_out)
+    formatter.write_paragraph()
+    formatter.write_heading("Examples")
+    examples = (context.command.help or "").partition("Examples:\n")[2]
     if _SYSTEM in examples:  # the registry is asked only where it is needed
         examples = examples.replace(_SYSTEM, names()[0])
-    lines = examples.strip().splitlines()
-    about = text.partition(_SECTION)[0].rstrip()
-    return Page(context.command_path, usage, about, commands, tuple(map(str.strip, lines)))
+    formatter.write("".join(f"  {line.strip()}\n" for line in examples.strip().splitlines()))
 
 
 def _one_line_each(rows: Rows, width: int) -> Rows:
@@ -252,9 +253,10 @@ def _rows(
         if record is None:
             continue
         name, text = record
-        if parameter.name in texts and texts[parameter.name].help not in text:
+        declared = texts.get(parameter.name or "")
+        if declared is not None and declared["help"] not in text:
             # Some versions of click drop the help of an argument.
-            text = f"{texts[parameter.name].help} {text}".strip()
+            text = f"{declared['help']} {text}".strip()
         # typer escapes brackets for rich, which does not write this page.
         rows.append((name, text.replace("\\[", "[")))
     return rows
@@ -273,24 +275,16 @@ def _by_panel(command: ClickCommand, context: Context) -> dict[str, Rows]:
 # Options ------------------------------------------------------------------------------------------
 
 
-class OptionText(NamedTuple):
-    """What a docstring has about an option."""
+def option_texts(docstring: str | None) -> dict[str, re.Match[str]]:
+    """Return the lines of the section `Options:` of a docstring, by the names of parameters.
 
-    short: str
-    """Short name, such as `-o`; empty if there is none."""
-    metavar: str
-    help: str
-
-
-def option_texts(docstring: str | None) -> dict[str, OptionText]:
-    """Return what the section `Options:` of a docstring has, by the names of parameters.
-
-    >>> option_texts("Sign.\\n\\nOptions:\\n    out (-o FILE): The answer.\\n")["out"]
-    OptionText(short='-o', metavar='FILE', help='The answer.')
+    >>> line = option_texts("Sign.\\n\\nOptions:\\n    out (-o FILE): The answer.\\n")["out"]
+    >>> line["short"], line["metavar"], line["help"]
+    ('-o', 'FILE', 'The answer.')
     """
     section = inspect.cleandoc(docstring or "").partition(_SECTION)[2].partition("\n\n")[0]
-    lines = _OPTION.findall(_CONTINUED.sub(" ", section))
-    return {name: OptionText(short, metavar, text) for name, short, metavar, text in lines}
+    lines = _OPTION.finditer(_CONTINUED.sub(" ", section))
+    return {line["name"]: line for line in lines}
 
 
 def with_options(function: F) -> F:
@@ -310,12 +304,10 @@ def with_options(function: F) -> F:
     return function
 
 
-def _declaration(parameter: inspect.Parameter, text: OptionText) -> Any:
-    metavar = text.metavar or None
+def _declaration(parameter: inspect.Parameter, text: re.Match[str]) -> Any:
+    metavar = text["metavar"] or None
     if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
-        return typer.Argument(help=text.help, metavar=metavar)
+        return typer.Argument(help=text["help"], metavar=metavar)
     # The name is written out: typer would add `--no-NAME` to an option without a value.
-    names = [f"--{parameter.name.strip('_').replace('_', '-')}"]
-    if text.short:
-        names.append(text.short)
-    return typer.Option(*names, help=text.help, metavar=metavar)
+    names = [f"--{parameter.name.replace('_', '-')}", text["short"]]
+    return typer.Option(*filter(None, names), help=text["help"], metavar=metavar)

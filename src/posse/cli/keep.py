@@ -20,8 +20,7 @@ from posse.core.files import explain_os_error, open_whole
 from posse.core.interrupts import save_on_interrupt
 
 if TYPE_CHECKING:
-    from posse.results.record import Record
-    from posse.results.store import RunHandle, Store
+    from posse.results import Record, RunHandle, Store
 
 
 _PICTURES = (".pdf", ".png", ".svg")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +16,6 @@ from posse.results.export import (
     column,
     data_of,
     filtered,
-    grouped,
     ordered,
     split,
     summary_rows,
@@ -24,7 +23,7 @@ from posse.results.export import (
 from posse.results.words import UNKNOWN, common, count, number, plural, seconds, words_of
 
 if TYPE_CHECKING:
-    from posse.results.export import Row, Scalar
+    from posse.results.export import Row
     from posse.results.record import Record
     from posse.results.store import RunRow, Store
 
@@ -56,6 +55,9 @@ STORED = (
     "created",
 )
 """Names of these columns where they are filtered (`results.export.ALSO`)."""
+FIRST = ("id", "system", "policy", "level", "arms", "horizon", "runs", "earned")
+LAST = ("party", "label", "settings", "data", "made (UTC)")
+"""Columns of a list, before and after those that the user asked for."""
 OPTIONAL = ("made (UTC)", "data", "settings")
 """Columns that a list too wide for the terminal leaves out, in this order."""
 QUIET = 10.0
@@ -87,52 +89,54 @@ def print_list(
         requested: Cells of further columns that the user asked for, by name.
     """
     nouns = common(head.words for head in heads.values())
-    arms = plural(nouns.arm)
-    columns: dict[str, Sequence[str]] = {
-        "id": [row.id for row in rows],
-        "system": [row.kind for row in rows],
-        "policy": [row.policy for row in rows],
-        "level": [_level(row, heads.get(row.id)) for row in rows],
-        arms: [str(row.arms or UNKNOWN) for row in rows],
-        plural(nouns.step): [f"{row.horizon:,}" for row in rows],
-        "runs": [str(row.runs or UNKNOWN) for row in rows],
-        "earned": [_earned(row, heads.get(row.id)) for row in rows],
-        **requested,
-        "party": [row.party for row in rows],
-        "label": [heads[row.id].own_label if row.id in heads else "" for row in rows],
-        "settings": _different_settings(rows, heads, requested),
-        "data": [data_of(heads[row.id]) if row.id in heads else row.problem for row in rows],
-        "made (UTC)": [row.created[:16].replace("T", " ") for row in rows],
-    }
+    headings = {"arms": plural(nouns.arm), "horizon": plural(nouns.step)}
+    settings = _different_settings(heads, {*LISTED, *requested})
+    lines = [_line(row, heads.get(row.id), settings.get(row.id, "")) for row in rows]
+    columns = {name: [line[name] for line in lines] for name in FIRST}
+    columns |= {name: list(cells) for name, cells in requested.items()}
+    columns |= {name: [line[name] for line in lines] for name in LAST}
     if len(set(columns["system"])) == 1:
         del columns["system"]
     names = [name for name, cells in columns.items() if any(cells)]
-    first_number = names.index(arms)
+    first_number = names.index("arms")
     table(
-        names,
+        [headings.get(name, name) for name in names],
         zip(*(columns[name] for name in names), strict=True),
         numeric=range(first_number, first_number + 4),
         optional=OPTIONAL,
-        spare=(arms, "runs"),
+        spare=(headings["arms"], "runs"),
     )
 
 
-def _earned(row: RunRow, head: Record | None) -> str:
-    text = number(row.total_mean)
-    return text if head is None else head.words.priced(text)
+def _line(row: RunRow, head: Record | None, settings: str) -> dict[str, str]:
+    """Return the cells of a run; those of a damaged one are what the store's index has."""
+    line = {
+        "id": row.id,
+        "system": row.kind,
+        "policy": row.policy,
+        "level": _level(row, head),
+        "arms": str(row.arms or UNKNOWN),
+        "horizon": f"{row.horizon:,}",
+        "runs": str(row.runs or UNKNOWN),
+        "earned": number(row.total_mean),
+        "party": row.party,
+        "label": "",
+        "settings": settings,
+        "data": row.problem,
+        "made (UTC)": row.created[:16].replace("T", " "),
+    }
+    if head is not None:
+        earned = head.words.priced(line["earned"])
+        line |= {"earned": earned, "label": head.own_label, "data": data_of(head)}
+    return line
 
 
-def _different_settings(
-    rows: Sequence[RunRow], heads: Mapping[str, Record], others: Collection[str]
-) -> list[str]:
-    """Return the settings of each run in which the runs differ, without those of other columns."""
-    hidden = {*LISTED, *others}
-    tables = dict(zip(heads, differences(heads.values()), strict=True))
-    texts = []
-    for row in rows:
-        own = tables.get(row.id, {})
-        names = [name for name in own if name not in hidden]
-        texts.append(", ".join(f"{name.removeprefix('policy.')} {own[name]}" for name in names))
+def _different_settings(heads: Mapping[str, Record], hidden: Collection[str]) -> dict[str, str]:
+    """Return the settings of each run in which the runs differ, by the ids of the runs."""
+    texts = {}
+    for id, settings in zip(heads, differences(heads.values()), strict=True):
+        shown = [name for name in settings if name not in hidden]
+        texts[id] = ", ".join(f"{name.removeprefix('policy.')} {settings[name]}" for name in shown)
     return texts
 
 
@@ -162,11 +166,10 @@ def _level(row: RunRow, head: Record | None) -> str:
 
 @dataclass(frozen=True)
 class Query:
-    """What a list was filtered, sorted and grouped by, and the columns it shows."""
+    """What a list was filtered and sorted by, and the columns it shows."""
 
     where: list[str]
     sort: list[str]
-    group: list[str]
     columns: list[str]
 
 
@@ -180,70 +183,46 @@ def print_query(
 ) -> None:
     """Print the runs that a query selects; the limit is on what is left."""
     headings = _headings(heads)
-    selected = filtered(figures, query.where, headings)
-    if query.group:
-        selected = grouped(selected, query.group, headings)
-    if query.sort:
-        selected = ordered(selected, query.sort, headings)
-    total = len(selected)
-    selected = selected[: limit or None]
-    columns = _columns(query, selected, headings)
+    matching = filtered(figures, query.where, headings)
+    selected = ordered(matching, query.sort, headings)[: limit or None]
+    columns = {column(word, selected, headings): word for word in query.columns}
     if json:
-        if query.columns:
+        if columns:
             selected = [{name: row.get(name) for name in columns} for row in selected]
         print_json(selected)
         return
     if columns:
-        is_number = {name: all(map(_is_number, _values(selected, name))) for name in columns}
-        table(
-            list(columns.values()),
-            zip(*(_cells(selected, name) for name in columns), strict=True),
-            numeric=[place for place, name in enumerate(columns) if is_number[name]],
-        )
+        # A heading is the word that was given for a column, or its own longer name.
+        names = [word if word in headings else name for name, word in columns.items()]
+        cells = [_cells(selected, name) for name in columns]
+        table(names, zip(*cells, strict=True), numeric=_numeric(selected, columns))
     elif selected:
-        words = [split(condition)[0] for condition in query.where] + _without_minus(query.sort)
-        names = dict.fromkeys(column(word, figures, headings) for word in words)
-        requested = {name: _cells(selected, name) for name in names if name not in STORED}
-        by_id = {row.id: row for row in rows}
+        words = [split(condition)[0] for condition in query.where]
+        words += [word.removeprefix("-") for word in query.sort]
+        names = [column(word, figures, headings) for word in words]
         ids = [str(row["record"]) for row in selected]
+        by_id = {row.id: row for row in rows}
+        requested = {name: _cells(selected, name) for name in names if name not in STORED}
         print_list([by_id[id] for id in ids], {id: heads[id] for id in ids}, requested)
     text = count(len(selected), "row")
-    if total > len(selected):
-        text += f" of {total:,}; --limit 0 lists all"
+    if len(matching) > len(selected):
+        text += f" of {len(matching):,}; --limit 0 lists all"
     remark(f"{text}.")
 
 
-def _columns(query: Query, rows: Sequence[Row], headings: Mapping[str, str]) -> dict[str, str]:
-    """Return the columns that a query shows, each with its heading; empty for a list of runs."""
-    if query.columns:
-        words = {column(word, rows, headings): word for word in query.columns}
-        # A heading is the word that was given for a column, or its own longer name.
-        return {name: word if word in headings else name for name, word in words.items()}
-    if not query.group:
-        return {}
-    keys = list(rows[0]) if rows else ["records"]
-    grouped_by = keys[: keys.index("records") + 1]
-    sorted_by = [column(name, rows, headings) for name in _without_minus(query.sort)]
-    names = dict.fromkeys((*grouped_by, *sorted_by, "total_mean", "total_error", "seconds"))
-    short = {name: word for word, name in ALSO.items()}
-    return {name: short.get(name, name) for name in names if name in keys}
-
-
-def _without_minus(names: Sequence[str]) -> list[str]:
-    return [name.removeprefix("-") for name in names]
-
-
-def _values(rows: Sequence[Row], name: str) -> list[Scalar]:
-    return [row.get(name) for row in rows]
-
-
-def _is_number(value: Scalar) -> bool:
-    return isinstance(value, int | float)
+def _numeric(rows: Sequence[Row], names: Iterable[str]) -> list[int]:
+    """Return the places of columns that have only numbers."""
+    places = []
+    for place, name in enumerate(names):
+        if all(isinstance(row.get(name), int | float) for row in rows):
+            places.append(place)
+    return places
 
 
 def _cells(rows: Sequence[Row], name: str) -> list[str]:
     cells = []
-    for value in _values(rows, name):
+    for row in rows:
+        value = row.get(name)
         cells.append(words_of(value) if isinstance(value, str | bool) else number(value))
     return cells
 

@@ -14,7 +14,7 @@ from posse.cli.screen import show as show_document
 from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from posse.results.store import Store
+    pass
 
 Limit = Annotated[
     int, typer.Option(help="Most runs to list; 0 lists all.", min=0, metavar="INTEGER")
@@ -27,7 +27,6 @@ def list_runs(
     kind: str | None = None,
     where: list[str] | None = None,
     sort: str = "",
-    group: str = "",
     columns: str = "",
     json: flags.Json = False,
 ) -> None:
@@ -39,43 +38,36 @@ def list_runs(
         kind (TEXT): Only runs of this system.
         where (CONDITION): Only where this holds: policy=ucb, horizon>=1000, label~trial. Repeat it.
         sort (NAMES): Sort by columns: NAME,NAME,...; -NAME the largest first.
-        group (NAMES): One row per group: NAME,NAME,...; numbers are means.
         columns (NAMES): Show these columns: NAME,NAME,...
 
     Examples:
         posse runs list --where policy=ucb --sort=-total_mean
-        posse runs list --group policy,level
+        posse runs list --columns id,policy,earned
     """
     from posse.cli import run_lists
 
     store = open_store()
-    query = run_lists.Query(where or [], _names(sort), _names(group), _names(columns))
-    is_plain_list = query == run_lists.Query([], [], [], [])
-    rows = store.list((limit or None) if is_plain_list else None, kind)
-    if not query.group and not query.columns:
+    query = run_lists.Query(where or [], _names(sort), _names(columns))
+    is_query = bool(query.where or query.sort or query.columns)
+    rows = store.list(None if is_query else limit or None, kind)
+    if not query.columns:
         # A pair is saved so that its protected run is 'last'; the list has the newer one first.
         rows.sort(key=lambda row: (row.created, row.id), reverse=True)
     heads = store.heads(row.id for row in rows)  # damaged runs have none
-    if not is_plain_list:
+    if is_query:
         run_lists.print_query(query, run_lists.figures_of(store, heads), rows, heads, limit, json)
     elif json:
         figures = {row["record"]: row for row in run_lists.figures_of(store, heads)}
-        facts = [(row.id, run_lists.facts_of(row, heads.get(row.id))) for row in rows]
-        print_json([{**own, "figures": figures.get(id, {})} for id, own in facts])
-    elif not rows:
-        _print_nothing(store, kind)
-    else:
+        facts = {row.id: run_lists.facts_of(row, heads.get(row.id)) for row in rows}
+        print_json([{**facts[id], "figures": figures.get(id, {})} for id in facts])
+    elif rows:
         run_lists.print_list(rows, heads, {})
         if len(rows) == limit < len(store):
             remark(f"the last {limit} of {len(store):,} runs; --limit 0 lists all.")
-
-
-def _print_nothing(store: Store, kind: str | None) -> None:
-    kinds = ", ".join(sorted({row.kind for row in store.list()}))
-    if kinds:
-        say(f"No runs of '{kind}' in {store.path}. It has runs of: {kinds}.")
     else:
-        say(f"No runs yet in {store.path}. Make one with: posse demo")
+        kinds = ", ".join(sorted({row.kind for row in store.list()}))
+        text = f"No runs of '{kind}' in {store.path}. It has runs of: {kinds}."
+        say(text if kinds else f"No runs yet in {store.path}. Make one with: posse demo")
 
 
 def _names(text: str) -> list[str]:

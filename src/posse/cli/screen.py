@@ -8,18 +8,17 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from posse.results.document import Document, Protection
-    from posse.results.record import Record
-    from posse.results.section import Section
+    from posse.results import Record
+    from posse.results.document import Document, Protection, Section
 
 LINES = 24
 """Lines of the short form of a document; one more names the records."""
@@ -95,6 +94,18 @@ def bullets(sentences: Iterable[str], style: str = "") -> None:
     for sentence in sentences:
         grid.add_row("  -", sentence)
     out().print(grid)
+
+
+def table_of(items: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
+    """Print one row per item, if there are items.
+
+    Args:
+        items: What is listed.
+        columns: Headings, each with the key of an item's value.
+    """
+    rows = [[str(item[key] or "") for key in columns.values()] for item in items]
+    if rows:
+        table(list(columns), rows)
 
 
 class _Column(NamedTuple):

@@ -28,9 +28,8 @@ from posse.systems.registry import names, system_of
 if TYPE_CHECKING:
     from typer.core import TyperCommand
 
+    from posse.results import Progress, Record, Store
     from posse.results.document import Document
-    from posse.results.record import Progress, Record
-    from posse.results.store import Store
     from posse.sweeps import Sweep
     from posse.systems.base import AnySystem, RunSettings
 
@@ -44,11 +43,11 @@ Compared = Annotated[
     bool | None,
     typer.Option(
         "--beside/--no-beside",
+        "--plain-too/--no-plain-too",
         help="Run its twins, or what it is compared with, too.",
         show_default=False,
     ),
 ]
-PlainToo = Annotated[bool | None, typer.Option("--plain-too/--no-plain-too", hidden=True)]
 
 
 # One path: settings, run, store, output -----------------------------------------------------------
@@ -162,7 +161,6 @@ def run_command(system: AnySystem) -> TyperCommand:
         config: flags.Config = None,
         plain: bool = False,
         compared: Compared = None,
-        plain_too: PlainToo = None,
         json: flags.Json = False,
         report: flags.Report = None,
         figure: flags.Figure = None,
@@ -182,13 +180,12 @@ def run_command(system: AnySystem) -> TyperCommand:
             settings = settings_of(system.Settings, context, config, runs=SIMULATED_RUNS).plain()
         else:
             settings = settings_of(system.Settings, context, config)
-        # The last answer counts: --beside over --plain-too over the default of the system.
-        by_default = own_report.compared_by_default and not plain
-        answers = [by_default, plain_too, compared]
         settings = check(settings)
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
         twins: Sequence[RunSettings] = ()
-        if [answer for answer in answers if answer is not None][-1]:
+        if compared is None:
+            compared = own_report.compared_by_default and not plain
+        if compared:
             twins = own_report.comparisons(settings)
         is_exact = system.about.exact and settings.plain() in twins[:1]
         records: list[Record] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -18,3 +18,15 @@ class Listing:
     notes: tuple[str, ...] = ()
     numeric: tuple[int, ...] = ()
     """Columns of the table that hold numbers."""
+
+    def named_like(self, word: str) -> Listing:
+        """Return the rows whose name contains a word, with their entries and notes."""
+        lower = word.lower()
+        rows = tuple(row for row in self.rows if lower in row[0].lower())
+        labels = tuple(f"{row[0]}:" for row in rows)
+        return replace(
+            self,
+            rows=rows,
+            entries=tuple(entry for entry in self.entries if lower in entry["name"].lower()),
+            notes=tuple(note for note in self.notes if note.startswith(labels)),
+        )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from posse.cli import flags
-from posse.cli.screen import heading, in_terminal, print_json, remark, say, table
+from posse.cli.screen import heading, in_terminal, print_json, remark, say, table_of
 from posse.core.check import suggestion
 from posse.core.errors import ConfigError, DataError, EnrolmentError
 from posse.core.files import PRIVATE, check_private, forbid_core_dumps, read_credential, write_whole
@@ -35,6 +35,12 @@ Port = Annotated[
     typer.Option(help="Port to listen on; 0 for a free one.", min=0, max=65535, metavar="INTEGER"),
 ]
 HERE = Path("posse-ca")
+COMMON = {"name": "name", "role": "role", "state": "state", "until (UTC)": "expires"}
+COLUMNS = {
+    "Certificates": {**COMMON, "serial": "serial"},
+    "Tokens": {**COMMON, "refused requests": "refusals", "last refusal": "last_refusal"},
+}
+"""Columns of the lists, each with its key in `--json`."""
 
 
 def init(
@@ -242,34 +248,20 @@ def list_all(*, ca: Folder = HERE, json: flags.Json = False) -> None:
         posse federation ca list --json
     """
     authority = _authority(ca)
-    tokens, issued = authority.list()
+    rows, issued = authority.list()
+    tokens = [_plain(row, "id", "days") for row in rows]
     certificates = [_certificate(row, authority.now()) for row in issued]
     if json:
         values = {"run": authority.run, "authority": authority.fingerprint.hex()}
-        entries = [_plain(row, "id", "days") for row in tokens]
-        print_json({**values, "tokens": entries, "certificates": certificates})
+        print_json({**values, "tokens": tokens, "certificates": certificates})
         return
     heading(f"Run {authority.run}, authority {authority.name} ({_fingerprint(authority)})")
     if not tokens and not certificates:
         say("No parties yet. Make a token with: posse federation ca token --role ROLE --name NAME")
-    if certificates:
-        heading("Certificates")
-        rows = [
-            (row["name"], row["role"], row["state"], row["expires"][:10], row["serial"])
-            for row in certificates
-        ]
-        table(("name", "role", "state", "until (UTC)", "serial"), rows)
-    if tokens:
-        heading("Tokens")
-        rows = [
-            (row.name, row.role, row.state, f"{row.expires:%Y-%m-%d %H:%M}", _refusals(row))
-            for row in tokens
-        ]
-        table(("name", "role", "state", "until (UTC)", "refused requests"), rows)
-
-
-def _refusals(row: TokenRow) -> str:
-    return f"{row.refusals} ({row.last_refusal})" if row.refusals else ""
+    for what, entries in (("Certificates", certificates), ("Tokens", tokens)):
+        if entries:
+            heading(what)
+            table_of(entries, COLUMNS[what])
 
 
 def _certificate(row: CertificateRow, now: datetime) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from posse.cli import flags
 from posse.cli.flags import INTERRUPTED
 from posse.cli.operators.ca import PassphraseFile, name_for, new_passphrase, passphrase_of
 from posse.cli.operators.watch import cannot_listen, outcome_line, wait_for
-from posse.cli.screen import bullets, heading, print_json, remark, say, table
+from posse.cli.screen import bullets, heading, print_json, remark, say, table, table_of
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
 from posse.core.files import forbid_core_dumps, make_private_folder
 from posse.core.settings import read_toml
@@ -189,11 +189,10 @@ def _follow(at: Path, status: Status) -> Status:
 
 
 def _progress(status: Status) -> str:
-    waiting = ", ".join(f"{name} ({why})" for name, why in status["waiting"].items())
     line = f"run '{status['run']}' is {status['phase']}"
     if status["without"]:
         line += f", without {', '.join(status['without'])}"
-    return f"{line}; waiting for {waiting}" if waiting else line
+    return "; ".join(filter(None, (line, _waiting(status))))
 
 
 def _print_result(status: Status, json: bool) -> None:
@@ -249,11 +248,18 @@ def queue(
         return
     heading(f"{status['role']} '{status['service']}' of federation '{status['federation']}'")
     table(("service", status["service"]), _facts(status))
-    if "members" in status:
-        _print_queue(status)
-    else:
-        parts = [(run, part["state"], part["text"]) for run, part in status["parts"].items()]
-        table(("run", "state", "why"), parts)
+    members = [{"member": name, **each} for name, each in status.get("members", {}).items()]
+    table_of(members, {"member": "member", "role": "role", "connected": "connected"})
+    parts = [{"run": run, **part} for run, part in status.get("parts", {}).items()]
+    table_of(parts, {"run": "run", "state": "state", "why": "text"})
+    runs = [{**run, "why": run["text"] or _waiting(run)} for run in status.get("runs", ())]
+    table_of(runs, {"run": "run", "system": "system", "state": "phase", "why": "why"})
+
+
+def _waiting(status: Status) -> str:
+    """Return for whom a run waits, and why."""
+    waiting = [f"{name} ({why})" for name, why in status["waiting"].items()]
+    return f"waiting for {', '.join(waiting)}" if waiting else ""
 
 
 def _facts(status: Status) -> list[tuple[str, str]]:
@@ -275,21 +281,6 @@ def _facts(status: Status) -> list[tuple[str, str]]:
     if status.get("queue_restored"):
         facts["queue"] = "of a backup: when it lacks no run that started since, pass --complete"
     return [(name, str(text)) for name, text in facts.items() if text]
-
-
-def _print_queue(status: Status) -> None:
-    """Print the members and runs that a founder has."""
-    connected = {True: "yes", False: "no"}
-    members = [
-        (name, member["role"], connected[member["connected"]])
-        for name, member in status["members"].items()
-    ]
-    table(("member", "role", "connected"), members)
-    runs = []
-    for run in status["runs"]:
-        waiting = [f"waiting for {name}: {why}" for name, why in run["waiting"].items()]
-        runs.append((run["run"], run["system"], run["phase"], run["text"] or ", ".join(waiting)))
-    table(("run", "system", "state", "why"), runs)
 
 
 def expel(name: str, *, at: Path) -> None:

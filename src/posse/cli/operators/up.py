@@ -14,7 +14,6 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -45,52 +44,16 @@ FEDERATION = "federation.toml"
 _SOURCE = ("examples", "coupons")
 
 
-@dataclass(frozen=True)
-class Words:
-    """How a result is worded."""
-
-    total: str
-    comparison: str
-    own: str
-    """Knowledge of an owner, and in `all` that of the customer."""
-    all: str
-    nothing: str
-
-
-GENERAL = Words(
-    "{total:g} earned in {pulls:,} pulls.",
-    "An even split earns {even_split:,.1f}, the best owner alone {best_alone:,.1f}.",
-    "its own pulls: {total:g} earned in {pulls:,}",
-    "the total: {total:g} earned in {pulls:,}",
-    "neither pulls nor a total",
-)
-EXAMPLE = Words(
-    "{total:.0f} of {pulls} coupons were used.",
-    "An even split earns {even_split:.0f}, the best shop alone {best_alone:.0f}.",
-    "its own coupons: {total:.0f} used of {pulls}",
-    "the total: {total:.0f} used of {pulls}",
-    "neither coupons nor a total",
-)
-
-
-@dataclass(frozen=True)
-class PartyResult:
-    """What one party knows when its part is over; numbers outside its knowledge are None."""
-
-    party: str
-    role: str
-    pulls: int | None
-    total: float | None
-    record: str
-    outcome: str
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What other choices earn in expectation, for somebody who has the files of all owners."""
-
-    even_split: float
-    best_alone: float
+EXAMPLE = {
+    "headline": "{total:.0f} of {pulls} coupons were used.",
+    "customer": "the total: {total:.0f} used of {pulls}",
+    "owner": "its own coupons: {total:.0f} used of {pulls}",
+    "others": "An even split earns {even_split:.0f}, the best shop alone {best_alone:.0f}.",
+}
+"""Texts of the example."""
+OTHERS = "An even split earns {even_split:,.1f}, the best owner alone {best_alone:,.1f}."
+SHOWN = ("party", "role", "pulls", "total", "record", "outcome")
+"""What is read of a party's result; numbers outside its knowledge are None."""
 
 
 def up(
@@ -136,6 +99,7 @@ def up(
         )
     started = time.monotonic()
     outcome, federation = _run(file, place, f"continue with: {command}", another)
+    seconds = time.monotonic() - started
     if json and not example:
         hidden = {"party", "role", "outcome"}
         figures = {name: value for name, value in outcome.items() if name not in hidden}
@@ -143,14 +107,14 @@ def up(
         return
     parties = read_parties(place)
     known = federation.known_rewards()
-    comparison = compare(federation.steps, known)
+    others = compare(federation.steps, known)
     if json:
-        print_json(_example_data(outcome, parties, comparison, place))
-    else:
-        show(outcome, parties, comparison, EXAMPLE if example else GENERAL)
-        _print_new_starts(known, parties)
-        _print_cost(parties, time.monotonic() - started)
-        remark(f"Their files: {place}. One record in full: posse runs show RECORD.")
+        print_json(_example_data(outcome, parties, others, place))
+        return
+    print_parties(outcome, parties, others, example)
+    _print_new_starts(known, parties)
+    _print_cost(parties, seconds)
+    remark(f"Their files: {place}. One record in full: posse runs show RECORD.")
 
 
 # A run --------------------------------------------------------------------------------------------
@@ -312,77 +276,81 @@ def _last_error(log: Path) -> str:
 # Results ------------------------------------------------------------------------------------------
 
 
-def read_parties(place: Path) -> list[PartyResult]:
+def read_parties(place: Path) -> list[Status]:
     """Read the result of every party from its own folder: customer, owners, servers."""
     from posse.systems.parties import read_result
 
-    results = []
-    for path in sorted(place.glob("*.toml")):
-        values = read_result(place / path.stem / "journal")
-        if values:
-            numbers = (values.get("pulls"), values.get("total"))
-            texts = (values["record"], values["outcome"])
-            results.append(PartyResult(values["party"], values["role"], *numbers, *texts))
+    results = [
+        read_result(path.with_suffix("") / "journal") for path in sorted(place.glob("*.toml"))
+    ]
+    parties = [{name: result.get(name) for name in SHOWN} for result in results if result]
     places = {"customer": 0, "owner": 1}
-    return sorted(results, key=lambda result: places.get(result.role, 2))
+    return sorted(parties, key=lambda party: places.get(str(party["role"]), 2))
 
 
-def compare(steps: int, known: Known) -> Comparison | None:
-    """Compute what other choices earn; None unless the rewards of all owners are in files here."""
+def compare(steps: int, known: Known) -> dict[str, float]:
+    """Compute what other choices earn; empty unless the rewards of all owners are in files here."""
     means = [rewards.mean for rewards in known.values() if rewards is not None]
     if not means or len(means) < len(known):
-        return None
-    return Comparison(even_split=steps * sum(means) / len(means), best_alone=steps * max(means))
+        return {}
+    return {"even_split": steps * sum(means) / len(means), "best_alone": steps * max(means)}
 
 
-def show(
-    outcome: Status,
-    parties: Sequence[PartyResult],
-    comparison: Comparison | None,
-    words: Words,
+def print_parties(
+    outcome: Status, parties: Sequence[Status], others: Mapping[str, float], example: bool
 ) -> None:
     """Print the total, what other choices earn, and what each party's own record has."""
-    headline = outcome_line(outcome)
-    if "total" in outcome:
-        headline = words.total.format_map(outcome)
-    if comparison is not None:
-        headline += f" {words.comparison.format_map(asdict(comparison))}"
+    texts = EXAMPLE if example else {"headline": outcome_line(outcome), "others": OTHERS}
+    headline = texts["headline"].format_map(outcome)
+    if others:
+        headline += f" {texts['others'].format_map(others)}"
     say(headline, style="bold")
-    rows = [(party.party, _knowledge(party, words), party.record) for party in parties]
+    rows = []
+    for party in parties:
+        knowledge = party["outcome"]
+        if example:
+            own = texts.get(party["role"], "neither coupons nor a total")
+            knowledge = own.format_map(party)
+        rows.append((party["party"], knowledge, party["record"]))
     table(("party", "what its own record has", "record"), rows)
 
 
-def _knowledge(party: PartyResult, words: Words) -> str:
-    if party.total is None:
-        return party.outcome if words is GENERAL else words.nothing
-    template = words.all if party.role == "customer" else words.own
-    return template.format_map(asdict(party))
-
-
 def _example_data(
-    outcome: Status, parties: Sequence[PartyResult], comparison: Comparison | None, place: Path
+    outcome: Status, parties: Sequence[Status], others: Mapping[str, float], place: Path
 ) -> dict[str, object]:
     """Return what `posse up --example --json` prints."""
-    figures = {name: outcome[name] for name in ("run", "total", "pulls")}
     own = []
     for party in parties:
-        values = asdict(party)
-        del values["outcome"]
-        values["total"] = None if party.total is None else round(party.total)
+        values = {name: party[name] for name in SHOWN[:-1]}
+        if values["total"] is not None:
+            values["total"] = round(values["total"])
         own.append(values)
-    others = asdict(comparison) if comparison else {}
-    others = {name: round(value) for name, value in others.items()}
-    return {**figures, **others, "parties": own, "folder": str(place)}
+    figures = {name: outcome[name] for name in ("run", "total", "pulls")}
+    figures |= {name: round(value) for name, value in others.items()}
+    return {**figures, "parties": own, "folder": str(place)}
 
 
-def _print_cost(parties: Sequence[PartyResult], seconds: float) -> None:
+def _print_new_starts(known: Known, parties: Sequence[Status]) -> None:
+    """Print which files of rewards were used up, and started again."""
+    for party in parties:
+        name = party["party"]
+        pulls = party["pulls"]
+        rewards = known.get(name)
+        if rewards and rewards.rows and pulls and pulls > rewards.rows:
+            remark(
+                f"the file of '{name}' has {rewards.rows:,} rewards for {pulls:,} pulls: after the "
+                "last row it started again."
+            )
+
+
+def _print_cost(parties: Sequence[Status], seconds: float) -> None:
     """Print how long the run took and its traffic, from the records of all parties."""
     from posse.cli.keep import open_store
     from posse.results.words import count, size
 
     with suppress(PosseError):
         store = open_store()
-        records = [store.get(party.record) for party in parties]
+        records = [store.get(party["record"]) for party in parties]
         # Each message is in two records: its sender's and its receiver's.
         messages = count(sum(record.messages for record in records) // 2, "message")
         traffic = size(sum(record.bytes for record in records) // 2)
@@ -390,17 +358,6 @@ def _print_cost(parties: Sequence[PartyResult], seconds: float) -> None:
             f"It took {seconds:.1f} s and {messages} ({traffic}) between {len(parties)} parties. "
             "This is a rehearsal: one machine has the files of all of them."
         )
-
-
-def _print_new_starts(known: Known, parties: Sequence[PartyResult]) -> None:
-    """Print which files of rewards were used up, and started again."""
-    for party in parties:
-        rewards = known.get(party.party)
-        if rewards and rewards.rows and party.pulls and party.pulls > rewards.rows:
-            remark(
-                f"the file of '{party.party}' has {rewards.rows:,} rewards for {party.pulls:,} "
-                "pulls: after the last row it started again."
-            )
 
 
 # The example --------------------------------------------------------------------------------------
