@@ -21,18 +21,16 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from posse.cli import audit, catalogue, check, demo, logs, runs, studio, systems
 from posse.cli.flags import INTERRUPTED
-from posse.cli.groups import Group, OpenGroup, declared_command, group_of_systems, summaries
-from posse.cli.help import HELP, WIDEST, Command, text_of, with_options
+from posse.cli.groups import Entry, Group, declared_command, summaries
+from posse.cli.help import HELP, WIDEST
 from posse.cli.names import current_names
-from posse.cli.operators import ca, party, service, unit, up
 from posse.cli.screen import complain, remark
 from posse.core.check import did_you_mean
 from posse.core.errors import PosseError, page_of
@@ -41,7 +39,6 @@ from posse.version import __version__
 
 if TYPE_CHECKING:
     from click import Command as ClickCommand
-    from click import Context
 
 PANELS = {
     "demo": "Try it",
@@ -66,6 +63,136 @@ PANELS = {
 """All commands at the top level, in the order a newcomer needs them, with the titles of their
 panels.
 """
+
+COMMANDS = {
+    "demo": Entry("See it work: no download, half a minute.", "demo:demo"),
+    "studio": Entry("Open the studio in the browser: watch and compare runs.", "studio:studio"),
+    "run": Entry(
+        "Run a protected protocol, or its plain bandit with --plain.",
+        examples=("posse run SYSTEM --owners 10", "posse run SYSTEM --plain --policy thompson"),
+        commands={"_system": "systems:run_command"},
+        kind="SystemGroup",
+    ),
+    "compare": Entry(
+        "Compare stored runs (ids), or policies on the same worlds.",
+        examples=(
+            "posse compare last ID",
+            "posse compare SYSTEM --policy ucb --policy thompson",
+        ),
+        commands={
+            "_system": "systems:compare_command",
+            "_stored": "systems:compare_stored_command",
+        },
+        default="_stored",
+        kind="SystemGroup",
+    ),
+    "sweep": Entry(
+        "Run a grid of settings.",
+        examples=(
+            "posse sweep SYSTEM --over policy=ucb,thompson",
+            "posse sweep SYSTEM --over horizon=1000,10000 --out table.csv",
+        ),
+        commands={"_system": "systems:sweep_command"},
+        default="_system",
+        kind="SystemGroup",
+    ),
+    "audit": Entry(
+        "Attack a stored run (id), a recorded view (file), or settings.",
+        examples=("posse audit last", "posse audit SYSTEM --level paper"),
+        commands={"_system": "audit:settings_audit", "_stored": "audit:stored_audit"},
+        default="_stored",
+        kind="SystemGroup",
+    ),
+    "check": Entry(
+        "Check your own table, or the ranges of a protocol.",
+        examples=("posse check ratings.csv", "posse check ranges --bits 20"),
+        commands={"_own": "check:check"},
+        default="_own",
+        kind="OpenGroup",
+    ),
+    "evaluate": Entry(
+        "Estimate from a log what other policies would have earned.",
+        examples=("posse evaluate log.csv", "posse evaluate rates log.csv"),
+        commands={"_own": "logs:evaluate"},
+        default="_own",
+        kind="OpenGroup",
+    ),
+    "predict": Entry("Choose the arm of largest predicted reward for every row.", "logs:predict"),
+    "runs": Entry(
+        "List, show, delete, export and report the runs on this machine.",
+        examples=("posse runs list", "posse runs show last"),
+        commands={
+            "list": "runs:list_runs",
+            "show": "runs:show",
+            "delete": "runs:delete",
+            "export": "runs:export",
+            "report": "runs:report",
+        },
+    ),
+    "policies": Entry(
+        "List the policies of every system, or check your own.", "catalogue:policies"
+    ),
+    "problems": Entry(
+        "List the data that every system can learn from.",
+        examples=("posse problems --data movielens", "posse problems show embedded:movielens"),
+        commands={"_own": "catalogue:problems"},
+        default="_own",
+        kind="OpenGroup",
+    ),
+    "up": Entry("Run a whole federation on this machine.", "operators.up:up"),
+    "federation": Entry(
+        "Create a federation, and propose runs to it.",
+        examples=(
+            "posse federation create hospitals",
+            "posse federation submit run.toml --at hospitals/customer.toml",
+        ),
+        commands={
+            "create": "operators.service:create",
+            "submit": "operators.service:submit",
+            "queue": "operators.service:queue",
+            "expel": "operators.service:expel",
+            "ca": Entry(
+                "Certify the parties of a run: tokens, certificates, revocation.",
+                examples=(
+                    "posse federation ca init --run trial-7",
+                    "posse federation ca token --role owner --name clinic-b",
+                ),
+                commands={
+                    "init": "operators.ca:init",
+                    "token": "operators.ca:token",
+                    "sign": "operators.ca:sign",
+                    "list": "operators.ca:list_all",
+                    "revoke": "operators.ca:revoke",
+                    "crl": "operators.ca:crl",
+                    "serve": "operators.ca:serve",
+                },
+            ),
+        },
+    ),
+    "party": Entry(
+        "Take part in a run or a federation.",
+        examples=("posse party enrol --token-file token", "posse party clinic-b.toml"),
+        commands={
+            "enrol": "operators.ca:enrol",
+            "start": "operators.party:start",
+            "serve": "operators.service:serve",
+            "status": "operators.party:status",
+            "pause": "operators.party:pause",
+            "resume": "operators.party:resume",
+            "stop": "operators.party:stop",
+            "end": "operators.party:end",
+            "update": "operators.party:update",
+            "leave": "operators.service:leave",
+            "renew": "operators.service:renew",
+            "doctor": "operators.party:doctor",
+            "backup": "operators.party:backup",
+            "restore": "operators.party:restore",
+            "unit": "operators.unit:unit",
+        },
+        default="start",
+    ),
+}
+"""All commands of Posse itself; systems add theirs (`posse.systems.modules.Commands`)."""
 
 WORK = frozenset(
     (
@@ -100,23 +227,20 @@ class Root(Group):
 
     panels = PANELS
     most_lines = 45
+    entries = COMMANDS
 
-    def lazy_names(self) -> Collection[str]:
-        """Return the commands that systems declare, without importing the built-in systems."""
-        return summaries().keys() - self.commands.keys()
-
-    def list_commands(self, ctx: Context) -> list[str]:
-        """List the commands in the order of their panels; those of other packages come last."""
-        names = super().list_commands(ctx)
-        return sorted(sorted(names), key=[*PANELS, *sorted(names)].index)
+    def names(self) -> Collection[str]:
+        """Return the commands in the order of their panels; those of other packages come last."""
+        names = {*self.entries, *summaries()}
+        return sorted(names, key=lambda name: [*PANELS, name].index(name))
 
     def make(self, name: str) -> ClickCommand:
-        """Return a command; one that systems declare is made."""
-        return super().make(name) if name in self.commands else declared_command(name)
+        """Make a command of Posse, or one that systems declare."""
+        return super().make(name) if name in self.entries else declared_command(name)
 
-    def help_of(self, name: str) -> str | None:
-        """Return the text of a command, without importing a system."""
-        return super().help_of(name) if name in self.commands else summaries()[name]
+    def help_of(self, name: str) -> str:
+        """Return the text of a command, without importing it."""
+        return COMMANDS[name].about if name in COMMANDS else summaries()[name]
 
     def main(
         self,
@@ -236,149 +360,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     callback=_root,
-)
-
-
-class PartyGroup(Group):
-    """Commands of a party; `posse party FILE` starts it."""
-
-    default = "start"
-
-
-def _group(
-    parent: typer.Typer,
-    name: str,
-    about: str,
-    examples: tuple[str, ...],
-    cls: type[Group] = Group,
-    **commands: Callable[..., None],
-) -> typer.Typer:
-    """Add a group with its commands."""
-    group = typer.Typer(cls=cls, help=text_of(about, examples))
-    parent.add_typer(group, name=name)
-    for word, function in commands.items():
-        group.command(word, cls=Command)(with_options(function))
-    return group
-
-
-for _function in (demo.demo, studio.studio, logs.predict, catalogue.policies, up.up):
-    app.command(_function.__name__, cls=Command)(with_options(_function))
-_group(
-    app,
-    "run",
-    "Run a protected protocol, or its plain bandit with --plain.",
-    ("posse run SYSTEM --owners 10", "posse run SYSTEM --plain --policy thompson"),
-    group_of_systems(systems.run_command, alone=False),
-)
-_group(
-    app,
-    "compare",
-    "Compare stored runs (ids), or policies on the same worlds.",
-    ("posse compare last ID", "posse compare SYSTEM --policy ucb --policy thompson"),
-    group_of_systems(systems.compare_command, systems.compare_stored_command),
-)
-_group(
-    app,
-    "sweep",
-    "Run a grid of settings.",
-    (
-        "posse sweep SYSTEM --over policy=ucb,thompson",
-        "posse sweep SYSTEM --over horizon=1000,10000 --out table.csv",
-    ),
-    group_of_systems(systems.sweep_command),
-)
-_group(
-    app,
-    "audit",
-    "Attack a stored run (id), a recorded view (file), or settings.",
-    ("posse audit last", "posse audit SYSTEM --level paper"),
-    group_of_systems(audit.settings_audit, audit.stored_audit),
-)
-_group(
-    app,
-    "check",
-    "Check a table of yours, or the ranges of a protocol.",
-    ("posse check ratings.csv", "posse check ranges --bits 20"),
-    OpenGroup,
-    _own=check.check,
-)
-_group(
-    app,
-    "evaluate",
-    "Estimate from a log what other policies would have earned.",
-    ("posse evaluate log.csv", "posse evaluate rates log.csv"),
-    OpenGroup,
-    _own=logs.evaluate,
-)
-_group(
-    app,
-    "problems",
-    "List the data that every system can learn from.",
-    ("posse problems --data movielens", "posse problems show embedded:movielens"),
-    OpenGroup,
-    _own=catalogue.problems,
-)
-_group(
-    app,
-    "runs",
-    "List, show, delete, export and report the runs on this machine.",
-    ("posse runs list", "posse runs show last"),
-    list=runs.list_runs,
-    show=runs.show,
-    delete=runs.delete,
-    export=runs.export,
-    report=runs.report,
-)
-_federation = _group(
-    app,
-    "federation",
-    "Create a federation, and propose runs to it.",
-    (
-        "posse federation create hospitals",
-        "posse federation submit run.toml --at hospitals/customer.toml",
-    ),
-    create=service.create,
-    submit=service.submit,
-    queue=service.queue,
-    expel=service.expel,
-)
-_group(
-    _federation,
-    "ca",
-    "Certify the parties of a run: tokens, certificates, revocation.",
-    (
-        "posse federation ca init --run trial-7",
-        "posse federation ca token --role owner --name clinic-b",
-    ),
-    init=ca.init,
-    token=ca.token,
-    sign=ca.sign,
-    list=ca.list_all,
-    revoke=ca.revoke,
-    crl=ca.crl,
-    serve=ca.serve,
-)
-_group(
-    app,
-    "party",
-    "Take part in a run or a federation.",
-    ("posse party enrol --token-file token", "posse party clinic-b.toml"),
-    PartyGroup,
-    enrol=ca.enrol,
-    start=party.start,
-    serve=service.serve,
-    status=party.status,
-    pause=party.pause,
-    resume=party.resume,
-    stop=party.stop,
-    end=party.end,
-    update=party.update,
-    leave=service.leave,
-    renew=service.renew,
-    doctor=party.doctor,
-    backup=party.backup,
-    restore=party.restore,
-    unit=unit.unit,
 )
 
 

@@ -14,7 +14,7 @@ import typer
 
 from posse.cli import flags
 from posse.cli.flags import INTERRUPTED, settings_of
-from posse.cli.help import Command, make_command
+from posse.cli.help import Command, make_command, text_of
 from posse.cli.keep import open_store
 from posse.cli.progress import Doing, about
 from posse.cli.screen import print_json, remark, say, section, table
@@ -65,7 +65,7 @@ def settings_audit(protocol: AnySystem) -> TyperCommand:
     command = system_command(protocol, "path")
     about = f"Attack runs of {protocol.about.title} with these settings."
     examples = (f"posse audit {protocol.name}", f"posse audit {protocol.name} --attack NAME")
-    return make_command(protocol.name, about, examples, command, audit)
+    return make_command(protocol.name, command, audit, text_of(about, examples))
 
 
 def stored_audit() -> TyperCommand:
@@ -82,7 +82,9 @@ def stored_audit() -> TyperCommand:
         no_save: bool = False,
         full: flags.Full = False,
     ) -> None:
-        """Attack a stored run or a recorded view.
+        """Attack a stored run: its settings are simulated again.
+
+        For a view that a deployed party recorded there are estimates only.
 
         Options:
             run (RUN): A stored run (id, its beginning, 'last'), or a view that a party recorded.
@@ -112,11 +114,7 @@ def stored_audit() -> TyperCommand:
 
         _audit(auditor, json, full, keep)
 
-    summary = (
-        "Attack a stored run: its settings are simulated again. For a view that a deployed party "
-        "recorded there are estimates only."
-    )
-    return make_command("audit", summary, (), Command, audit)
+    return make_command("audit", Command, audit)
 
 
 def _audit(

@@ -1,19 +1,34 @@
-"""Groups of commands: a default command, commands that systems add, and one for every system."""
+"""Groups of commands: a default command, commands that systems add, and one for every system.
+
+A command is imported when it is called.
+"""
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from posse.cli import flags
 from posse.cli.flags import settings_command, settings_of
-from posse.cli.help import HELP, LINES, make_command, summary, take_all, text_of, write_page
+from posse.cli.help import (
+    HELP,
+    LINES,
+    Command,
+    make_command,
+    summary,
+    take_all,
+    text_of,
+    write_page,
+)
 from posse.cli.keep import Keeper
 from posse.cli.progress import Doing
 from posse.cli.screen import print_json, remark, saved, say, section
@@ -28,32 +43,71 @@ if TYPE_CHECKING:
     from posse.results import Record
     from posse.results.section import Section
     from posse.systems.base import AnySystem
-    from posse.systems.modules import Command
+    from posse.systems.modules import Command as Declared
 
 
 _TYPO = 0.75
 """Similarity from which on a word is a command with a typo, and not the id of a run or a file."""
 
 
-class Group(TyperGroup):
-    """Commands below one word. Alone it prints its help, or runs its default command."""
+class Entry(NamedTuple):
+    """A command or a group; nothing of it is imported until it is called."""
 
-    default: ClassVar[str] = ""
+    about: str
+    target: str = ""
+    """Function of a command: its module below `posse.cli`, and its name."""
+    examples: tuple[str, ...] = ()
+    commands: Mapping[str, Entry | str] = MappingProxyType({})
+    """Commands of a group; a text is a target."""
+    default: str = ""
     """Name of the command that takes arguments which name no command. One that begins with `_` is
     not listed.
     """
+    kind: str = "Group"
+    """Class of the group, in this module."""
+
+
+def build(name: str, entry: Entry | str) -> ClickCommand:
+    """Make a command or a group."""
+    if isinstance(entry, str):
+        return _command(name, entry)
+    if entry.target:
+        return _command(name, entry.target)
+    kind: type[Group] = globals()[entry.kind]
+    group = kind(name=name, help=text_of(entry.about, entry.examples))
+    group.entries = entry.commands
+    group.default = entry.default
+    return group
+
+
+@cache
+def _command(name: str, target: str) -> ClickCommand:
+    return make_command(name, Command, load(target))
+
+
+def load(target: str) -> Any:
+    """Import a function of the command line."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(f"posse.cli.{module}"), name)
+
+
+class Group(TyperGroup):
+    """Commands below one word. Alone it prints its help, or runs its default command."""
+
+    entries: Mapping[str, Entry | str] = MappingProxyType({})
+    default = ""
     panels: ClassVar[Mapping[str, str]] = {}
     """Title on the help page for each command that is not listed below `Commands`."""
     most_lines: ClassVar[int] = LINES
     """Lines of its help page."""
 
-    def lazy_names(self) -> Collection[str]:
-        """Return the names of commands that are made when they are called."""
-        return ()
+    def names(self) -> Collection[str]:
+        """Return the names of all commands."""
+        return self.entries.keys()
 
     def make(self, name: str) -> ClickCommand:
-        """Return a command; one of `lazy_names` is made."""
-        return self.commands[name]
+        """Make a command."""
+        return build(name, self.entries[name])
 
     def help_of(self, name: str) -> str | None:
         """Return the text of a command."""
@@ -61,13 +115,11 @@ class Group(TyperGroup):
 
     def list_commands(self, ctx: Context) -> list[str]:
         """List the commands in the order in which they were added."""
-        own = [name for name in super().list_commands(ctx) if not name.startswith("_")]
-        return [*own, *self.lazy_names()]
+        return [name for name in self.names() if not name.startswith("_")]
 
     def get_command(self, ctx: Context, cmd_name: str) -> ClickCommand | None:
         """Return a command; None if there is no such command."""
-        exists = cmd_name in self.commands or cmd_name in self.lazy_names()
-        return self.make(cmd_name) if exists else None
+        return self.make(cmd_name) if cmd_name in self.names() else None
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Parse arguments; without any, help is meant, and nothing behind `--help` counts."""
@@ -119,17 +171,14 @@ def _is_file_name(word: str) -> bool:
 class OpenGroup(Group):
     """A group to which systems add commands (`posse.systems.modules.Commands`)."""
 
-    default = "_own"
-
-    def lazy_names(self) -> Collection[str]:
-        """Return the names of commands of systems; this imports all systems."""
-        return below(self.name or "").keys()
+    def names(self) -> Collection[str]:
+        """Return the names of all commands; this imports all systems."""
+        return [*self.entries, *below(self.name or "")]
 
     def make(self, name: str) -> ClickCommand:
-        """Return a command; one that a system declares is made."""
-        if name in self.commands:
-            return super().make(name)
-        return command_of(below(self.name or "")[name])
+        """Make a command of the group, or one that a system declares."""
+        declared = below(self.name or "").get(name)
+        return super().make(name) if declared is None else command_of(declared)
 
     def default_command(self, ctx: Context) -> ClickCommand | None:
         """Return the group's own command, or the one that a system declares with this word."""
@@ -148,44 +197,41 @@ def declared_command(word: str) -> ClickCommand:
     return OpenGroup(name=word, help=text_of(summaries()[word], examples))
 
 
-def group_of_systems(
-    make: Callable[[AnySystem], TyperCommand],
-    stored: Callable[[], TyperCommand] | None = None,
-    *,
-    alone: bool = True,
-) -> type[Group]:
-    """Return a class of groups with a command for every system.
+class SystemGroup(Group):
+    """A group with a command for every system.
 
-    Args:
-        make: Makes the command of a system.
-        stored: Makes the command for arguments that are no system: runs in the store.
-        alone: Whether the group without arguments is the command of the first system; else it
-            prints its help.
+    `_system` makes the command of a system. `_stored` makes the default command, for arguments
+    that name no system but runs in the store. With a default, the group without arguments is the
+    command of the first system; else it prints its help.
     """
 
-    class SystemGroup(Group):
-        def lazy_names(self) -> Collection[str]:
-            return names()
+    def names(self) -> Collection[str]:
+        """Return the names of all systems."""
+        return names()
 
-        def make(self, name: str) -> ClickCommand:
-            # What is imported may compile, and a compiler loses a Ctrl-C.
-            with enforce_interrupts(), defer_interrupt():
-                return make(system(name))
+    def make(self, name: str) -> ClickCommand:
+        """Make the command of a system."""
+        # What is imported may compile, and a compiler loses a Ctrl-C.
+        with enforce_interrupts(), defer_interrupt():
+            return cast("ClickCommand", load(str(self.entries["_system"]))(system(name)))
 
-        def default_command(self, ctx: Context) -> ClickCommand | None:
-            return None if stored is None else stored()
+    def default_command(self, ctx: Context) -> ClickCommand | None:
+        """Return the command about runs in the store; None if there is none."""
+        if "_stored" not in self.entries:
+            return None
+        return cast("ClickCommand", load(str(self.entries["_stored"]))())
 
-        def names_command(self, ctx: Context, default: ClickCommand, args: list[str]) -> bool:
-            settings_of_first = not args or args[0].startswith("-")
-            return settings_of_first or super().names_command(ctx, default, args)
+    def names_command(self, ctx: Context, default: ClickCommand, args: list[str]) -> bool:
+        """Whether arguments name a system, or are settings of the first one."""
+        settings_of_first = not args or args[0].startswith("-")
+        return settings_of_first or super().names_command(ctx, default, args)
 
-        def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-            without_name = args[0].startswith("-") if args else alone
-            if without_name and args[:1] not in ([flag] for flag in HELP):
-                args = [names()[0], *args]
-            return super().parse_args(ctx, args)
-
-    return SystemGroup
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Parse arguments; without a name they belong to the first system."""
+        without_name = args[0].startswith("-") if args else bool(self.default)
+        if without_name and args[:1] not in ([flag] for flag in HELP):
+            args = [names()[0], *args]
+        return super().parse_args(ctx, args)
 
 
 # Commands that single systems declare -------------------------------------------------------------
@@ -204,7 +250,7 @@ def summaries() -> dict[str, str]:
     return words
 
 
-def below(word: str) -> dict[str, Command]:
+def below(word: str) -> dict[str, Declared]:
     """Return the commands that systems declare below a word, by their own word."""
     declared = {}
     for each in _declared(systems()):
@@ -214,12 +260,12 @@ def below(word: str) -> dict[str, Command]:
     return declared
 
 
-def at(word: str) -> Command | None:
+def at(word: str) -> Declared | None:
     """Return the command that a system declares with this word alone; None if there is none."""
     return next((each for each in _declared(systems()) if each.path == (word,)), None)
 
 
-def _declared(declaring: Iterable[AnySystem]) -> Iterator[Command]:
+def _declared(declaring: Iterable[AnySystem]) -> Iterator[Declared]:
     for each in declaring:
         # Imported only where there is a system: a list of all commands imports none.
         from posse.systems.modules import commands_of
@@ -227,7 +273,7 @@ def _declared(declaring: Iterable[AnySystem]) -> Iterator[Command]:
         yield from commands_of(each).commands
 
 
-def command_of(declared: Command) -> TyperCommand:
+def command_of(declared: Declared) -> TyperCommand:
     """Make the command that a system declares."""
 
     def run(context: typer.Context, config: flags.Config = None, json: flags.Json = False) -> None:
@@ -240,10 +286,11 @@ def command_of(declared: Command) -> TyperCommand:
         positional=declared.positional,
         **dict(declared.defaults),
     )
-    return make_command(declared.path[-1], declared.summary, declared.examples, cls, run)
+    text = text_of(declared.summary, declared.examples)
+    return make_command(declared.path[-1], cls, run, text)
 
 
-def _carry_out(declared: Command, settings: Settings, json: bool) -> None:
+def _carry_out(declared: Declared, settings: Settings, json: bool) -> None:
     """Run a command and print what it yields as it comes; records are stored."""
     from posse.results.section import Section
 
@@ -270,7 +317,7 @@ def _carry_out(declared: Command, settings: Settings, json: bool) -> None:
             saved(records)
 
 
-def _items(declared: Command, settings: Settings) -> Iterator[str | Section | Record]:
+def _items(declared: Declared, settings: Settings) -> Iterator[str | Section | Record]:
     """Yield what a command yields, with progress until each item is there."""
     items = iter(declared.run(settings))
     while True:

@@ -108,15 +108,11 @@ def text_of(about: str, examples: Iterable[str] = ()) -> str:
 
 
 def make_command(
-    name: str,
-    about: str,
-    examples: Iterable[str],
-    cls: type[TyperCommand],
-    function: Callable[..., None],
+    name: str, cls: type[TyperCommand], function: Callable[..., None], text: str | None = None
 ) -> TyperCommand:
-    """Make a command from a function, with its text and examples."""
+    """Make a command from a function; its text is the docstring if not given."""
     scratch = typer.Typer(add_completion=False)
-    scratch.command(name, cls=cls, help=text_of(about, examples))(with_options(function))
+    scratch.command(name, cls=cls, help=text)(with_options(function))
     return cast("TyperCommand", typer.main.get_command(scratch))
 
 

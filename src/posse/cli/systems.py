@@ -16,7 +16,7 @@ import typer
 from posse.cli import flags
 from posse.cli.check import ask_for_settings
 from posse.cli.flags import flags_given, settings_command, settings_of
-from posse.cli.help import Command, make_command
+from posse.cli.help import Command, make_command, text_of
 from posse.cli.keep import Keeper, check_place, open_store
 from posse.cli.progress import Doing
 from posse.cli.screen import details, print_json, remark, saved, show
@@ -206,7 +206,8 @@ def run_command(system: AnySystem) -> TyperCommand:
         f"posse run {system.name} --policy NAME --seed 7",
         f"posse run {system.name} --plain",
     )
-    return make_command(system.name, system.about.summary, examples, system_command(system), run)
+    text = text_of(system.about.summary, examples)
+    return make_command(system.name, system_command(system), run, text)
 
 
 def _data(
@@ -292,7 +293,7 @@ def compare_command(system: AnySystem) -> TyperCommand:
     summary = "Compare policies on the same worlds, by their plain twins."
     command = system_command(system, "policy", "path", runs=SIMULATED_RUNS)
     examples = (f"posse compare {system.name} --policy NAME --policy NAME", "posse compare ID ID")
-    return make_command(system.name, summary, examples, command, compare)
+    return make_command(system.name, command, compare, text_of(summary, examples))
 
 
 def compare_stored_command() -> TyperCommand:
@@ -320,7 +321,7 @@ def compare_stored_command() -> TyperCommand:
         keeper = Keeper(save=False, report=report, figure=figure)
         _compare((), list(map(open_store().get, ids)), keeper, json, full)
 
-    return make_command("compare", "Compare stored runs.", (), Command, stored)
+    return make_command("compare", Command, stored)
 
 
 def _compare(
@@ -411,7 +412,7 @@ def sweep_command(system: AnySystem) -> TyperCommand:
         f"posse sweep {system.name} --over policy=NAME,NAME",
         f"posse sweep {system.name} --over seed=1,2,3 --out table.csv",
     )
-    return make_command(system.name, summary, examples, command, sweep)
+    return make_command(system.name, command, sweep, text_of(summary, examples))
 
 
 def _sweep(
