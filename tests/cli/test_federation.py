@@ -520,8 +520,8 @@ def test_a_party_folder_that_used_a_relay_is_told_what_replaces_it(
         comp.write_text(changed)
         told = posse("party", command, str(comp))
         assert told.code == 2 if command != "doctor" else told.code != 0
-        for text in (names, "removed in 0.2", "Give listen", "VPN or a tunnel"):
-            assert text in told.out + told.err
+        for word in (names, "removed in 0.2", "Give listen", "VPN or a tunnel"):
+            assert word in told.out + told.err
     comp.write_text(text)
     assert "removed" not in posse("party", "doctor", str(comp)).out
 

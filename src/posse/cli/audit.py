@@ -20,16 +20,16 @@ from posse.cli.progress import Doing, about
 from posse.cli.screen import print_json, remark, say, section, table
 from posse.cli.systems import load, system_command
 from posse.core.interrupts import save_on_interrupt
+from posse.core.roles import View
+from posse.results import Record
+from posse.results.audits import Audit
+from posse.systems.audit import Auditor, read_view
+from posse.systems.base import AnySystem
 from posse.systems.registry import system
 
 if TYPE_CHECKING:
     from typer.core import TyperCommand
 
-    from posse.core.roles import View
-    from posse.results.audits import Audit
-    from posse.results.record import Record
-    from posse.systems.audit import Auditor
-    from posse.systems.base import AnySystem
 
 FINDS = ("finds it out", "a little")
 """Verdicts on attacks that find something."""
@@ -55,7 +55,6 @@ def settings_audit(protocol: AnySystem) -> TyperCommand:
             all: Also attacks that need many runs, or a network.
             attack (NAME): Only this attack; repeat it.
         """
-        from posse.systems.audit import Auditor
 
         settings = settings_of(protocol.Settings, context, config)
         load(settings)
@@ -94,7 +93,6 @@ def stored_audit() -> TyperCommand:
             like (FILE): For a recorded view: settings of a run like it, whose data are known.
             no_save: Do not keep the audit in the run's record.
         """
-        from posse.systems.audit import Auditor, read_view
 
         record = None
         target: Record | View

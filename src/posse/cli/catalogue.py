@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,12 +12,15 @@ from posse.cli.progress import Doing
 from posse.cli.screen import heading, print_json, say, table
 from posse.core.check import suggestion
 from posse.core.errors import ConfigError
+from posse.core.listing import Listing
+from posse.policies.arms.checks import check as check_policy
+from posse.policies.arms.registry import policy as load_policy
+from posse.policies.listing import listing as list_policies
+from posse.problems.listing import listing as list_problems
+from posse.systems.base import AnySystem
 from posse.systems.registry import systems
 
-if TYPE_CHECKING:
-    from posse.core.listing import Listing
-
-    Lists = Mapping[str, Listing | None]
+Lists = Mapping[str, Listing]
 
 
 def policies(*, check: str | None = None, json: flags.Json = False) -> None:
@@ -31,13 +33,11 @@ def policies(*, check: str | None = None, json: flags.Json = False) -> None:
         posse policies
         posse policies --check mine.py:Mine
     """
-    from posse.policies.listing import listing
 
     if check is not None:
         _check(check, json)
         return
-    lists = {each.name: listing(each.about.policies) for each in systems()}
-    _show_lists("policies", lists, json)
+    _show_lists("policies", _lists(lambda system: list_policies(system.about.policies)), json)
     if not json:
         say(
             "\nYour own: subclass posse.policies.Policy, then: posse policies --check "
@@ -47,13 +47,9 @@ def policies(*, check: str | None = None, json: flags.Json = False) -> None:
 
 
 def _check(where: str, json: bool) -> None:
-    from posse.policies.arms.registry import policy as load_policy
-
     policy = load_policy(where)
     with Doing(f"checking {where}"):
-        from posse.policies.arms.checks import check
-
-        report = check(policy)
+        report = check_policy(policy)
     if json:
         results = [
             {"name": each.name, "passed": each.passed, "reason": each.reason}
@@ -82,10 +78,9 @@ def problems(*, data: str = "", data_dir: Path | None = None, json: flags.Json =
         posse problems --data movielens
         posse problems show embedded:movielens
     """
-    from posse.problems.listing import listing
 
     with Doing("reading the data sets"):
-        lists = {each.name: listing(each.about.problems, data_dir) for each in systems()}
+        lists = _lists(lambda system: list_problems(system.about.problems, data_dir))
     if data:
         lists = _named_like(data, lists)
     _show_lists("data", lists, json)
@@ -93,23 +88,37 @@ def problems(*, data: str = "", data_dir: Path | None = None, json: flags.Json =
 
 def _named_like(data: str, lists: Lists) -> Lists:
     """Return the rows whose name contains a word; refuse a word that no name contains."""
-    listings = {name: listing for name, listing in lists.items() if listing is not None}
-    matches = {name: listing.named_like(data) for name, listing in listings.items()}
-    if any(listing.rows for listing in matches.values()):
-        return {name: listing for name, listing in matches.items() if listing.rows}
-    names = ", ".join(row[0] for listing in listings.values() for row in listing.rows)
-    choices = tuple(dict.fromkeys(names.split(", ")))
-    raise ConfigError(f"no data set '{data}'.{suggestion(data, choices)}", rule="cli.data.unknown")
+    matches = {}
+    known: list[str] = []
+    for system, listing in lists.items():
+        known += ", ".join(row[0] for row in listing.rows).split(", ")
+        match = listing.named_like(data)
+        if match.rows:
+            matches[system] = match
+    if not matches:
+        choices = tuple(dict.fromkeys(known))
+        raise ConfigError(
+            f"no data set '{data}'.{suggestion(data, choices)}", rule="cli.data.unknown"
+        )
+    return matches
 
 
-def _show_lists(what: str, lists: Mapping[str, Listing | None], json: bool) -> None:
-    """Print the list of each system that has one."""
-    present = {name: listing for name, listing in lists.items() if listing is not None}
+def _lists(listing_of: Callable[[AnySystem], Listing | None]) -> Lists:
+    """Return the list of each system that has one, by the name of the system."""
+    lists = {}
+    for system in systems():
+        listing = listing_of(system)
+        if listing is not None:
+            lists[system.name] = listing
+    return lists
+
+
+def _show_lists(what: str, lists: Lists, json: bool) -> None:
     if json:
-        print_json({name: {what: listing.entries} for name, listing in present.items()})
+        print_json({system: {what: listing.entries} for system, listing in lists.items()})
         return
-    for name, listing in present.items():
-        heading(f"{listing.title} ({name})")
+    for system, listing in lists.items():
+        heading(f"{listing.title} ({system})")
         table(listing.columns, listing.rows, numeric=listing.numeric)
         for note in listing.notes:
             say(note, style="dim")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,11 +16,12 @@ from posse.cli.screen import bullets, heading, remark, say, show
 from posse.cli.systems import go, title
 from posse.core.check import require
 from posse.core.errors import MissingExtraError
+from posse.results import Record
+from posse.results import report as write_report
+from posse.results.document import document, sameness
+from posse.systems.audit import audit
+from posse.systems.base import AnySystem, RunSettings
 from posse.systems.registry import names, system, system_of
-
-if TYPE_CHECKING:
-    from posse.results.record import Record
-    from posse.systems.base import AnySystem, RunSettings
 
 ENOUGH_SECONDS = 45.0
 """When the first level took longer than this, the others are left out: a demo is short."""
@@ -53,7 +54,6 @@ def demo(
         posse demo
         posse demo SYSTEM --horizon 200
     """
-    from posse.results import report as write_report
 
     chosen = system(name or names()[0])
     keeper = Keeper(save=True)
@@ -97,7 +97,6 @@ def _run_levels(settings: RunSettings, keeper: Keeper) -> Iterator[Record]:
 
 def _print_records(chosen: AnySystem, records: Sequence[Record], full: bool) -> None:
     """Print the document of the protected runs and their plain twin, which is the last record."""
-    from posse.results.document import document, sameness
 
     *protected, twin = records
     show(document(records), full=full, lines=LINES)
@@ -108,7 +107,6 @@ def _print_records(chosen: AnySystem, records: Sequence[Record], full: bool) -> 
 
 def _print_attack(settings: RunSettings, levels: Sequence[str]) -> None:
     """Make one attack at every level that was run, on a short run, and print the findings."""
-    from posse.systems.audit import audit
 
     attack = system_of(settings).about.demo.attack
     if not attack:

@@ -9,6 +9,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
 from posse.cli import flags
@@ -16,14 +17,19 @@ from posse.cli.keep import Keeper, check_place, open_store
 from posse.cli.screen import print_json, remark, section
 from posse.core.errors import ConfigError, DataError
 from posse.core.files import write_whole
+from posse.policies.decisions import Learnt
+from posse.problems.tables.encoded import other_columns, read_encoded
+from posse.problems.tables.mapping import read_columns_setting
+from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.schema import Schema, numbers
+from posse.problems.tables.table import open_table
+from posse.results.logs import evaluate_logs, figure_of, section_of
+from posse.systems.modules import live_of
 from posse.systems.registry import systems
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    from posse.policies.decisions import Learnt
-    from posse.problems.tables.options import ReadOptions
 
 Encoding = Annotated[
     str, typer.Option(help="Encoding of the file where it is not UTF-8, such as latin-1.")
@@ -67,7 +73,6 @@ def evaluate(
     """
     Keeper(save=False, figure=figure)
     learnt = None if model is None else _learnt(model)
-    from posse.results.logs import evaluate_logs, figure_of, section_of
 
     options = _options(encoding, decimal, skip_bad, columns)
     logged, results = evaluate_logs(logs, learnt, options=options)
@@ -84,9 +89,6 @@ def evaluate(
 
 
 def _options(encoding: str, decimal: str, skip_bad: bool, columns: str | None) -> ReadOptions:
-    from posse.problems.tables.mapping import read_columns_setting
-    from posse.problems.tables.options import ReadOptions
-
     return ReadOptions(encoding, decimal, skip_bad, columns=read_columns_setting(columns))
 
 
@@ -147,11 +149,6 @@ def _contexts(
     """Read rows by the names of a model's features, with their lines; without names, as numbers in
     their order.
     """
-    import numpy as np
-
-    from posse.problems.tables.encoded import other_columns, read_encoded
-    from posse.problems.tables.schema import Schema, numbers
-    from posse.problems.tables.table import open_table
 
     table = open_table(rows, options)
     if learnt.features:
@@ -170,7 +167,6 @@ def _contexts(
 
 def _learnt(model: str) -> Learnt:
     """Read a model by its place, or what a stored run learnt."""
-    from posse.systems.modules import live_of
 
     place = Path(model).expanduser()
     if place.exists() or place.suffix or len(place.parts) > 1:

@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from posse.cli import flags
 from posse.cli.keep import open_store
-from posse.cli.screen import details, in_terminal, print_json, remark, say
+from posse.cli.screen import details, in_terminal, print_json, remark, say, table
 from posse.cli.screen import show as show_document
-from posse.core.errors import ConfigError
+from posse.core.errors import ConfigError, StoreError
+from posse.results import Record, Row, RunRow, Store, differences
+from posse.results import export as export_records
+from posse.results import report as write_report
+from posse.results.document import document
+from posse.results.export import (
+    ALSO,
+    aligned,
+    column,
+    data_of,
+    filtered,
+    ordered,
+    summary_rows,
+)
+from posse.results.words import UNKNOWN, common, count, number, plural, seconds, words_of
 
-if TYPE_CHECKING:
-    pass
+LISTED = (
+    "system",
+    "policy",
+    "level",
+    "horizon",
+    "runs",
+    "data",
+    "party",
+    "version",
+    "status",
+    "seeds",
+)
+"""Settings that have a column of their own, or none."""
+OPTIONAL = ("made (UTC)", "data", "settings")
+"""Columns that a list too wide for the terminal leaves out, in this order."""
+QUIET = 10.0
+"""Seconds without a heartbeat after which the list shows it."""
 
 Limit = Annotated[
     int, typer.Option(help="Most runs to list; 0 lists all.", min=0, metavar="INTEGER")
@@ -44,24 +77,23 @@ def list_runs(
         posse runs list --where policy=ucb --sort=-total_mean
         posse runs list --columns id,policy,earned
     """
-    from posse.cli import run_lists
-
     store = open_store()
-    query = run_lists.Query(where or [], _names(sort), _names(columns))
-    is_query = bool(query.where or query.sort or query.columns)
-    rows = store.list(None if is_query else limit or None, kind)
-    if not query.columns:
-        # A pair is saved so that its protected run is 'last'; the list has the newer one first.
-        rows.sort(key=lambda row: (row.created, row.id), reverse=True)
+    queries = any((where, sort, columns))
+    rows = store.list(None if queries else limit or None, kind)
+    # A pair is saved so that its protected run is 'last'; the list has the newer one first.
+    rows.sort(key=lambda row: (row.created, row.id), reverse=True)
     heads = store.heads(row.id for row in rows)  # damaged runs have none
-    if is_query:
-        run_lists.print_query(query, run_lists.figures_of(store, heads), rows, heads, limit, json)
+    if queries:
+        figures = figures_of(store, heads)
+        print_query(
+            Query(where or [], _names(sort), _names(columns)), figures, rows, heads, limit, json
+        )
     elif json:
-        figures = {row["record"]: row for row in run_lists.figures_of(store, heads)}
-        facts = {row.id: run_lists.facts_of(row, heads.get(row.id)) for row in rows}
-        print_json([{**facts[id], "figures": figures.get(id, {})} for id in facts])
+        figures_by_id = {row["record"]: row for row in figures_of(store, heads)}
+        facts = {row.id: facts_of(row, heads.get(row.id)) for row in rows}
+        print_json([{**facts[id], "figures": figures_by_id.get(id, {})} for id in facts])
     elif rows:
-        run_lists.print_list(rows, heads, {})
+        print_list(rows, heads)
         if len(rows) == limit < len(store):
             remark(f"the last {limit} of {len(store):,} runs; --limit 0 lists all.")
     else:
@@ -84,8 +116,6 @@ def show(id: str = "last", *, json: flags.Json = False, full: flags.Full = False
         posse runs show last
         posse runs show last --full
     """
-    from posse.results.document import document
-
     record = open_store().get(id)
     if json:
         print_json(record.document())
@@ -114,8 +144,6 @@ def delete(ids: list[str], *, yes: bool = False) -> None:
         posse runs delete last
         posse runs delete ID ID --yes
     """
-    from posse.results import words
-
     store = open_store()
     if not yes:
         # Resolved before asking, so that the question names what would go.
@@ -128,7 +156,7 @@ def delete(ids: list[str], *, yes: bool = False) -> None:
         if not typer.confirm(f"Delete {', '.join(ids)}?", err=True):
             remark("nothing was deleted.")
             raise typer.Exit(1)
-    remark(f"deleted {words.count(store.delete(ids), 'run')}.")
+    remark(f"deleted {count(store.delete(ids), 'run')}.")
 
 
 def export(ids: list[str], *, out: Path, parties: bool = False) -> None:
@@ -143,8 +171,6 @@ def export(ids: list[str], *, out: Path, parties: bool = False) -> None:
         posse runs export last --out run.json
         posse runs export ID ID --out curves.csv
     """
-    from posse.results import export as export_records
-
     records = list(map(open_store().get, ids))
     remark(f"wrote {export_records(records, out, parties=parties)}")
 
@@ -160,7 +186,163 @@ def report(ids: list[str], *, out: Path = Path("posse-report.html")) -> None:
         posse runs report last
         posse runs report ID ID --out page.html
     """
-    from posse.results import report as write_report
-
     records = list(map(open_store().get, ids))
     remark(f"wrote {write_report(records, out)}")
+
+
+# Lists and queries ----------------------------------------------------------------------------------
+
+
+def figures_of(store: Store, heads: Mapping[str, Record]) -> list[Row]:
+    """Return one row per run: every setting and every figure; of damaged curves, the head's."""
+    records = dict(heads)
+    for id in heads:
+        with suppress(StoreError):
+            records[id] = store.get(id)
+    return aligned(summary_rows(records.values()))
+
+
+# A list -------------------------------------------------------------------------------------------
+
+
+def print_list(rows: Sequence[RunRow], heads: Mapping[str, Record]) -> None:
+    """Print one line per run.
+
+    Args:
+        rows: The runs.
+        heads: Their records, without those of damaged runs.
+    """
+    nouns = common(head.words for head in heads.values())
+    headings = {"arms": plural(nouns.arm), "horizon": plural(nouns.step)}
+    settings = dict(zip(heads, map(_shown_settings, differences(heads.values())), strict=True))
+    lines = [_line(row, heads.get(row.id), settings.get(row.id, "")) for row in rows]
+    if len({row.kind for row in rows}) == 1:
+        for line in lines:
+            line["system"] = ""
+    names = [name for name in lines[0] if any(line[name] for line in lines)]
+    first_number = names.index("arms")
+    table(
+        [headings.get(name, name) for name in names],
+        [itemgetter(*names)(line) for line in lines],
+        numeric=range(first_number, first_number + 4),
+        optional=OPTIONAL,
+        spare=(headings["arms"], "runs"),
+    )
+
+
+def _shown_settings(settings: Mapping[str, str]) -> str:
+    """Return the settings in which a run differs, without those of other columns."""
+    texts = []
+    for name, value in settings.items():
+        if name not in LISTED:
+            texts.append(f"{name.removeprefix('policy.')} {value}")
+    return ", ".join(texts)
+
+
+def _line(row: RunRow, head: Record | None, settings: str) -> dict[str, str]:
+    """Return the cells of a run; those of a damaged one are what the store's index has."""
+    line = {
+        "id": row.id,
+        "system": row.kind,
+        "policy": row.policy,
+        "level": _level(row, head),
+        "arms": str(row.arms or UNKNOWN),
+        "horizon": f"{row.horizon:,}",
+        "runs": str(row.runs or UNKNOWN),
+        "earned": number(row.total_mean),
+        "party": row.party,
+        "label": "",
+        "settings": settings,
+        "data": row.problem,
+        "made (UTC)": row.created[:16].replace("T", " "),
+    }
+    if head is not None:
+        earned = head.words.priced(line["earned"])
+        line |= {"earned": earned, "label": head.own_label, "data": data_of(head)}
+    return line
+
+
+def facts_of(row: RunRow, head: Record | None) -> dict[str, object]:
+    """Return a row with what its record adds; a damaged one adds nothing."""
+    facts: dict[str, object] = asdict(row)
+    if head is None:
+        return {**facts, "label": "", "protection": row.level, "state": row.status, "settings": {}}
+    state = head.state if row.time is None else f"{row.status}, {row.progress}"
+    names = {"label": head.own_label, "protection": head.protection, "state": state}
+    return {**facts, **names, "settings": head.settings()}
+
+
+def _level(row: RunRow, head: Record | None) -> str:
+    """Return the level of a run, and its state if it is not finished."""
+    facts = facts_of(row, head)
+    if row.status == "finished":
+        return str(facts["protection"])
+    state = facts["state"]
+    if row.age is not None and row.age > QUIET:
+        state = f"{state}, last heartbeat {seconds(row.age)} ago"
+    return f"{facts['protection']} ({state})"
+
+
+# A query ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a list was filtered and sorted by, and the columns it shows."""
+
+    where: list[str]
+    sort: list[str]
+    columns: list[str]
+
+
+def print_query(
+    query: Query,
+    figures: list[Row],
+    rows: Sequence[RunRow],
+    heads: Mapping[str, Record],
+    limit: int,
+    json: bool,
+) -> None:
+    """Print the runs that a query selects; the limit is on what is left."""
+    headings = _headings(heads)
+    matching = filtered(figures, query.where, headings)
+    selected = ordered(matching, query.sort, headings)[: limit or None]
+    columns = {column(word, selected, headings): word for word in query.columns}
+    shown = selected
+    if columns:
+        shown = [{name: row.get(name) for name in columns} for row in selected]
+    if json:
+        print_json(shown)
+        return
+    if columns:
+        # A heading is the word that was given for a column, or its own longer name.
+        names = [word if word in headings else name for name, word in columns.items()]
+        numeric = [place for place, name in enumerate(columns) if _is_numeric(shown, name)]
+        table(names, [list(map(_cell, row.values())) for row in shown], numeric=numeric)
+    elif selected:
+        by_id = {row.id: row for row in rows}
+        ids = [str(row["record"]) for row in selected]
+        print_list([by_id[id] for id in ids], {id: heads[id] for id in ids})
+    text = count(len(selected), "row")
+    if len(matching) > len(selected):
+        text += f" of {len(matching):,}; --limit 0 lists all"
+    remark(f"{text}.")
+
+
+def _is_numeric(rows: Sequence[Row], name: str) -> bool:
+    return all(isinstance(row[name], int | float) for row in rows)
+
+
+def _cell(value: object) -> str:
+    return words_of(value) if isinstance(value, str | bool) else number(value)
+
+
+def _headings(heads: Mapping[str, Record]) -> dict[str, str]:
+    """Return words for columns: the headings of a list, which name steps and arms as the systems
+    of its runs do.
+    """
+    headings = {}
+    for head in heads.values():
+        headings[plural(head.words.step)] = "horizon"
+        headings[plural(head.words.arm)] = "arms"
+    return {**headings, **ALSO}

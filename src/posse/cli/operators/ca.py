@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,11 +18,14 @@ from posse.cli.screen import heading, in_terminal, print_json, remark, say, tabl
 from posse.core.check import suggestion
 from posse.core.errors import ConfigError, DataError, EnrolmentError
 from posse.core.files import PRIVATE, check_private, forbid_core_dumps, read_credential, write_whole
-
-if TYPE_CHECKING:
-    from posse.runtime.certificates.authority import Authority, Desk, Reply
-    from posse.runtime.certificates.register import CertificateRow, TokenRow
-    from posse.runtime.certificates.tokens import Token
+from posse.runtime.certificates.authority import Authority, Desk, Reply, utc_now
+from posse.runtime.certificates.enrolment import EnrolmentServer, ask, complete, prepare
+from posse.runtime.certificates.making import spoken
+from posse.runtime.certificates.names import NO_PART, split_address
+from posse.runtime.certificates.register import CertificateRow, TokenRow
+from posse.runtime.certificates.tokens import LONGEST, Refused, Token, refused
+from posse.runtime.federation.talk import QUEUE
+from posse.systems.parties import deployed_systems
 
 PassphraseFile = Annotated[
     Path | None,
@@ -35,12 +37,20 @@ Port = Annotated[
     typer.Option(help="Port to listen on; 0 for a free one.", min=0, max=65535, metavar="INTEGER"),
 ]
 HERE = Path("posse-ca")
-COMMON = {"name": "name", "role": "role", "state": "state", "until (UTC)": "expires"}
-COLUMNS = {
-    "Certificates": {**COMMON, "serial": "serial"},
-    "Tokens": {**COMMON, "refused requests": "refusals", "last refusal": "last_refusal"},
-}
-"""Columns of the lists, each with its key in `--json`."""
+TOKEN = (
+    "name",
+    "role",
+    "state",
+    "made",
+    "expires",
+    "hosts",
+    "serial",
+    "refusals",
+    "last_refusal",
+)
+CERTIFICATE = ("serial", "name", "role", "issued", "expires", "revoked")
+"""What lists show of a token and of a certificate."""
+COLUMNS = {"name": "name", "role": "role", "state": "state", "until (UTC)": "until"}
 
 
 def init(
@@ -62,7 +72,6 @@ def init(
         posse federation ca init --run trial-7
         posse federation ca init --run trial-7 --passphrase
     """
-    from posse.runtime.certificates.authority import Authority
 
     secret = new_passphrase(passphrase, passphrase_file)
     authority = Authority.init(ca, name, run, passphrase=secret)
@@ -108,7 +117,6 @@ def token(
         posse federation ca token --role owner --name clinic-b
         posse federation ca token --role comp --out comp.token
     """
-    from posse.runtime.federation.talk import QUEUE
 
     name = name_for(role, name)
     hosts = host or []
@@ -156,7 +164,6 @@ def serve(
         posse federation ca serve
         posse federation ca serve --bind 0.0.0.0 --keep
     """
-    from posse.runtime.certificates.authority import Desk
 
     authority = _authority(ca, passphrase_file)
     if not keep and not authority.register.open_tokens(authority.now()):
@@ -175,8 +182,6 @@ def serve(
 
 
 async def _serve(desk: Desk, bind: str, port: int, keep: bool) -> None:
-    from posse.runtime.certificates.enrolment import EnrolmentServer
-
     authority = desk.authority
     server = EnrolmentServer(desk, decided=_print_decision)
     try:
@@ -222,8 +227,6 @@ def sign(
     Examples:
         posse federation ca sign clinic-b.request --out clinic-b.answer
     """
-    from posse.runtime.certificates.authority import Desk
-    from posse.runtime.certificates.tokens import Refused, refused
 
     data = _read(file, "request")
     reply = Desk(_authority(ca, passphrase_file)).answer(data)
@@ -249,7 +252,7 @@ def list_all(*, ca: Folder = HERE, json: flags.Json = False) -> None:
     """
     authority = _authority(ca)
     rows, issued = authority.list()
-    tokens = [_plain(row, "id", "days") for row in rows]
+    tokens = [_plain(row, TOKEN) for row in rows]
     certificates = [_certificate(row, authority.now()) for row in issued]
     if json:
         values = {"run": authority.run, "authority": authority.fingerprint.hex()}
@@ -258,25 +261,30 @@ def list_all(*, ca: Folder = HERE, json: flags.Json = False) -> None:
     heading(f"Run {authority.run}, authority {authority.name} ({_fingerprint(authority)})")
     if not tokens and not certificates:
         say("No parties yet. Make a token with: posse federation ca token --role ROLE --name NAME")
-    for what, entries in (("Certificates", certificates), ("Tokens", tokens)):
+    more = {
+        "Certificates": (certificates, {"serial": "serial"}),
+        "Tokens": (tokens, {"refused requests": "refusals", "last refusal": "last_refusal"}),
+    }
+    for title, (entries, columns) in more.items():
         if entries:
-            heading(what)
-            table_of(entries, COLUMNS[what])
+            heading(title)
+            dated = [{**each, "until": each["expires"][:16].replace("T", " ")} for each in entries]
+            table_of(dated, {**COLUMNS, **columns})
 
 
 def _certificate(row: CertificateRow, now: datetime) -> dict[str, Any]:
     state = "valid" if now < row.expires else "expired"
     if row.revoked is not None:
         state = "revoked"
-    return {**_plain(row, "certificate", "key"), "key": row.key.hex(), "state": state}
+    return {**_plain(row, CERTIFICATE), "key": row.key.hex(), "state": state}
 
 
-def _plain(row: TokenRow | CertificateRow, *hidden: str) -> dict[str, Any]:
-    """Return a row as JSON has it."""
+def _plain(row: TokenRow | CertificateRow, names: Sequence[str]) -> dict[str, Any]:
+    """Return values of a row as JSON has them; other values stay with the authority."""
     values: dict[str, Any] = {}
-    for name, value in asdict(row).items():
-        if name not in hidden:
-            values[name] = value.isoformat() if isinstance(value, datetime) else value
+    for name in names:
+        value = getattr(row, name)
+        values[name] = value.isoformat() if isinstance(value, datetime) else value
     return values
 
 
@@ -349,10 +357,6 @@ def enrol(
         posse party enrol --token-file token
         posse party enrol --token-file token --request clinic-b.request
     """
-    from posse.runtime.certificates.authority import utc_now
-    from posse.runtime.certificates.enrolment import ask, complete, prepare
-    from posse.runtime.certificates.making import spoken
-    from posse.runtime.certificates.tokens import Token
 
     if [address, request, answer].count(None) < 2:
         raise ConfigError(
@@ -387,8 +391,6 @@ def enrol(
 
 
 def _address_of(ticket: Token, address: str | None) -> tuple[str, int]:
-    from posse.runtime.certificates.names import split_address
-
     where = address or ticket.address
     if not where:
         raise ConfigError(
@@ -429,7 +431,6 @@ def _token_text(token: str | None, file: Path | None) -> str:
 
 def _read(path: Path, what: str) -> bytes:
     """Read a request or an answer; no more of it than one can have."""
-    from posse.runtime.certificates.tokens import LONGEST
 
     try:
         with path.open("rb") as file:
@@ -447,8 +448,6 @@ def _read(path: Path, what: str) -> bytes:
 
 
 def _authority(folder: Path, passphrase_file: Path | None = None) -> Authority:
-    from posse.runtime.certificates.authority import Authority
-
     forbid_core_dumps()
     return Authority(folder, passphrase=passphrase_of(passphrase_file))
 
@@ -490,8 +489,6 @@ def name_for(role: str, name: str | None, flag: str = "--name") -> str:
         name: The name that the user gave, if any.
         flag: The flag with the name, for errors.
     """
-    from posse.runtime.certificates.names import NO_PART
-    from posse.systems.parties import deployed_systems
 
     kinds = [kind for system in deployed_systems() for kind in system.roles if kind.party]
     sole = {kind.kind for kind in kinds if kind.sole}
@@ -521,6 +518,4 @@ def name_for(role: str, name: str | None, flag: str = "--name") -> str:
 
 
 def _fingerprint(authority: Authority) -> str:
-    from posse.runtime.certificates.making import spoken
-
     return spoken(authority.fingerprint)

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -25,12 +24,15 @@ from posse.cli.operators.watch import (
 from posse.cli.screen import print_json, remark, say, table
 from posse.core.errors import ConfigError, LinkError, PosseError, UnconfirmedError
 from posse.core.files import forbid_core_dumps
+from posse.runtime import backup as backups
+from posse.runtime.federation import care
+from posse.runtime.network import health, operate
+from posse.runtime.network.deployment import Deployment
+from posse.runtime.network.doctor import Finding, examine
+from posse.runtime.network.health import Status
+from posse.runtime.place import ONE_LISTENS, PartyFile, Place, open_place
+from posse.systems import parties
 from posse.version import __version__
-
-if TYPE_CHECKING:
-    from posse.runtime.network.deployment import Deployment
-    from posse.runtime.network.health import Status
-    from posse.runtime.place import Place
 
 STOPPING = 12.0
 """Seconds that `posse party stop` waits for the end of the party."""
@@ -49,26 +51,23 @@ def start(file: Path, *, record_view: bool = False) -> None:
         posse party clinic-b.toml
         posse party clinic-b.toml --record-view
     """
-    from posse.runtime.network.operate import json_log
-    from posse.runtime.place import open_place
-    from posse.systems.parties import read_result, run_and_record
 
     forbid_core_dumps()
     place = open_place(file)
     if record_view:
         record = place.file.record.model_copy(update={"view": True})
         place = replace(place, file=place.file.model_copy(update={"record": record}))
-    log = json_log(place.identity.name, least=place.file.log)
+    log = operate.json_log(place.identity.name, least=place.file.log)
     try:
         log("started", role=place.identity.role, run=place.run, version=__version__)
-        if read_result(place.journal):
+        if parties.read_result(place.journal):
             remark(
                 "its part was over before; it stays a few seconds for others that miss its last "
                 "messages."
             )
-        result = asyncio.run(run_and_record(place, _reachable, remark))
+        result = asyncio.run(parties.run_and_record(place, _reachable, remark))
     except UnconfirmedError:
-        say(outcome_line(read_result(place.journal)))
+        say(outcome_line(parties.read_result(place.journal)))
         raise
     except KeyboardInterrupt:
         remark(f"interrupted; continue with: posse party {file}")
@@ -88,7 +87,6 @@ def start(file: Path, *, record_view: bool = False) -> None:
 
 def _reachable(place: Place, deployment: Deployment) -> Deployment:
     """Refuse a file with which the party would wait forever for a peer."""
-    from posse.runtime.place import ONE_LISTENS
 
     unreachable = sorted(set(deployment.peers) - set(place.file.connect))
     if unreachable and place.file.listen is None:
@@ -104,23 +102,18 @@ def _reachable(place: Place, deployment: Deployment) -> Deployment:
 
 
 def _journal(file: Path) -> Path:
-    from posse.runtime.place import PartyFile
-
     return file.resolve().parent / PartyFile.make(file=file).journal
 
 
 def _command(file: Path, command: str) -> Status:
     """Ask a running party; an error names the outcome of a party that has finished."""
-    from posse.runtime.network.health import not_answering
-    from posse.runtime.network.operate import ask
-    from posse.systems.parties import read_result
 
     journal = _journal(file)
     try:
-        answer: Status = asyncio.run(ask(journal, command))
+        answer: Status = asyncio.run(operate.ask(journal, command))
     except LinkError:
-        result = read_result(journal)
-        if result and not not_answering(journal):
+        result = parties.read_result(journal)
+        if result and not health.not_answering(journal):
             raise LinkError(
                 f"it does not run any more: {outcome_line(result)}.", rule="cli.party.not-running"
             ) from None
@@ -155,15 +148,13 @@ def status(file: Path, *, json: flags.Json = False) -> None:
 
 
 def _print_status(file: Path, answer: Status) -> None:
-    from posse.runtime.network.health import progress, words
-
     leaves = "; it leaves when others have its last messages" if answer["finished"] else ""
     manifest = answer.get("digest", "")
     if manifest:
         manifest += " (all parties must see the same: compare by telephone)"
     facts = {
-        "state": f"{words(answer)}{leaves}",
-        "progress": progress(answer),
+        "state": f"{health.words(answer)}{leaves}",
+        "progress": health.progress(answer),
         **{name: str(answer[name]) for name in ("role", "run", "version", "pid")},
         "manifest": manifest,
     }
@@ -179,12 +170,10 @@ def _print_status(file: Path, answer: Status) -> None:
 
 def _print_status_at_rest(file: Path, error: LinkError, json: bool) -> None:
     """Print what the folder of a party has that does not answer; a finished party is no error."""
-    from posse.runtime.network.health import at_rest
-    from posse.systems.parties import read_result
 
     journal = _journal(file)
-    resting = at_rest(journal)
-    result = read_result(journal)
+    resting = health.at_rest(journal)
+    result = parties.read_result(journal)
     is_finished = bool(result) and not resting["running"]
     if not json:
         if not is_finished:
@@ -240,12 +229,11 @@ def end(file: Path, *, without: str = "") -> None:
         posse party end customer.toml
         posse party end customer.toml --without clinic-b,clinic-c
     """
-    from posse.runtime.network.operate import NO_COMMAND
 
     try:
         _command(file, f"end {without}")
     except LinkError as error:
-        if NO_COMMAND not in error.text:
+        if operate.NO_COMMAND not in error.text:
             raise
         role = _command(file, "status")["role"]
         raise ConfigError(
@@ -272,14 +260,13 @@ def update(file: Path) -> None:
     Examples:
         posse party update producer-1.toml
     """
-    from posse.systems.parties import reread_inputs
 
     try:
         _command(file, "change")
     except LinkError:
         if asyncio.run(status_of(file)):
             raise
-        reread_inputs(file)
+        parties.reread_inputs(file)
     say("taken: the files hold from the next decision on")
 
 
@@ -294,7 +281,6 @@ def stop(file: Path) -> None:
     Examples:
         posse party stop clinic-b.toml
     """
-    from posse.runtime.network.health import starts
 
     if service.is_service(file):
         service.stop_service(file)
@@ -305,7 +291,7 @@ def stop(file: Path) -> None:
             f"the party was asked to stop and still answers after {STOPPING:g} s. See its log.",
             rule="cli.party.not-stopped",
         )
-    command = starts(_journal(file))
+    command = health.starts(_journal(file))
     # A party that a service runs is started by that service.
     whose = str(file) if command == "posse party" else "with the file of its service"
     say(f"stopped; continue with: {command} {whose}")
@@ -323,20 +309,19 @@ def doctor(file: Path, *, json: flags.Json = False) -> None:
         posse party doctor clinic-b.toml
         posse party doctor clinic-b.toml --json
     """
-    from posse.runtime.federation import care
-    from posse.runtime.network.doctor import Finding, examine
-    from posse.systems.parties import deploy_by_name, read_result
 
     is_service = file.exists()
     result: Status = {}
     # A file that cannot be read is a finding, and so is what follows for a service.
     with suppress(PosseError):
         is_service = is_service and service.is_service(file)
-        result = {} if is_service else read_result(_journal(file))
+        result = {} if is_service else parties.read_result(_journal(file))
     if is_service:
         findings = care.examine(file)
     else:
-        findings = examine(file, lambda name: deploy_by_name(name).build, is_over=bool(result))
+        findings = examine(
+            file, lambda name: parties.deploy_by_name(name).build, is_over=bool(result)
+        )
     findings += [Finding("systemd", False, text) for text in units_with_old_names()]
     if json:
         print_json([{"what": each.what, "fine": each.fine, "said": each.said} for each in findings])
@@ -366,8 +351,6 @@ def backup(file: Path, *, out: Path | None = None) -> None:
         posse party backup clinic-b.toml
         posse party backup clinic-b.toml --out clinic-b.backup
     """
-    from posse.runtime.backup import make
-    from posse.runtime.federation import care
 
     when = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     out = out or file.with_name(f"{file.stem}-{when}.backup")
@@ -376,7 +359,7 @@ def backup(file: Path, *, out: Path | None = None) -> None:
         of = f"the service of {archived.role} '{archived.party}' in federation {archived.run}"
         state = "with all its runs"
     else:
-        archived = make(file, out)
+        archived = backups.make(file, out)
         of = f"{archived.role} '{archived.party}' of run {archived.run}"
         state = "in the middle of its run" if archived.begun else "not started"
         if archived.finished:
@@ -399,11 +382,9 @@ def restore(archive: Path, file: Path, *, without_journal: bool = False) -> None
         posse party restore clinic-b.backup clinic-b.toml
         posse party restore clinic-b.backup clinic-b.toml --without-journal
     """
-    from posse.runtime.backup import read, restore
-    from posse.runtime.federation import care
 
     check = f"check it with: posse party doctor {file}"
-    if read(archive)[0].kind == "service":
+    if backups.read(archive)[0].kind == "service":
         if without_journal:
             raise ConfigError(
                 "a service is restored with all its runs. Leave --without-journal out.",
@@ -413,7 +394,7 @@ def restore(archive: Path, file: Path, *, without_journal: bool = False) -> None
         of = f"the service of {archived.role} '{archived.party}' in federation {archived.run}"
         notes = [*notes, f"{check}; start it with: posse party serve {file}"]
     else:
-        archived = restore(archive, file, journal=not without_journal)
+        archived = backups.restore(archive, file, journal=not without_journal)
         of = f"{archived.role} '{archived.party}' of run {archived.run}"
         notes = [check]
         if without_journal:

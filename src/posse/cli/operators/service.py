@@ -10,7 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -22,10 +22,18 @@ from posse.cli.screen import bullets, heading, print_json, remark, say, table, t
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
 from posse.core.files import forbid_core_dumps, make_private_folder
 from posse.core.settings import read_toml
+from posse.runtime.certificates.authority import Authority, Desk
+from posse.runtime.certificates.enrolment import complete, prepare
+from posse.runtime.federation.place import ServiceFile, check_answers, open_service
+from posse.runtime.federation.service import Living
+from posse.runtime.federation.talk import QUEUE, Proposal
+from posse.runtime.journal import holder
+from posse.runtime.local import AUTHORITY, write_party
+from posse.runtime.network import health, operate
+from posse.runtime.network.health import Status
+from posse.runtime.place import address
+from posse.systems.parties import functions_for_service, make_invitation, read_result
 from posse.version import __version__
-
-if TYPE_CHECKING:
-    from posse.runtime.network.health import Status
 
 EVERY = 0.3
 """Seconds between two looks at a run."""
@@ -65,11 +73,6 @@ def create(
         posse federation create hospitals
         posse federation create hospitals --listen 0.0.0.0:7400
     """
-    from posse.runtime.certificates.authority import Authority, Desk
-    from posse.runtime.certificates.enrolment import complete, prepare
-    from posse.runtime.federation.talk import QUEUE
-    from posse.runtime.local import AUTHORITY, write_party
-    from posse.runtime.place import address
 
     own = name_for(role, called, "--called")
     place = folder or Path(name)
@@ -109,10 +112,6 @@ def serve(file: Path, *, passphrase_file: PassphraseFile = None) -> None:
     Examples:
         posse party serve clinic-b.toml
     """
-    from posse.runtime.federation.place import open_service
-    from posse.runtime.federation.service import Living
-    from posse.runtime.network.operate import json_log
-    from posse.systems.parties import functions_for_service
 
     forbid_core_dumps()
     place = open_service(file)
@@ -120,7 +119,7 @@ def serve(file: Path, *, passphrase_file: PassphraseFile = None) -> None:
     sys.path.insert(0, str(file.resolve().parent))
 
     async def run() -> None:
-        log = json_log(place.identity.name, least=place.file.log)
+        log = operate.json_log(place.identity.name, least=place.file.log)
         living = Living(file, functions_for_service(remark), log, passphrase_of(passphrase_file))
         log("started", federation=living.member.identity.run, version=__version__)
         await living.run()
@@ -145,8 +144,6 @@ def submit(run: Path, *, at: Path, json: flags.Json = False) -> None:
         posse federation submit run.toml --at hospitals/customer.toml
         posse federation submit run.toml --at clinic-b.toml --json
     """
-    from posse.runtime.federation.talk import Proposal
-    from posse.systems.parties import make_invitation
 
     values = read_toml(run)
     status = _ask(at, f"submit {json_module.dumps(values, default=str)}")
@@ -196,8 +193,6 @@ def _progress(status: Status) -> str:
 
 
 def _print_result(status: Status, json: bool) -> None:
-    from posse.systems.parties import read_result
-
     if status["phase"] == "refused":
         raise PosseError(
             f"run '{status['run']}' is not in the queue: {status['text']}", rule="cli.run.refused"
@@ -372,14 +367,11 @@ def stop_service(file: Path) -> None:
 
 
 def _process(file: Path) -> int:
-    from posse.runtime.journal import holder
-
     return holder(_runs(file))
 
 
 def _runs(path: Path) -> Path:
     """Return the folder of all runs of a service."""
-    from posse.runtime.federation.place import ServiceFile
 
     return path.resolve().parent / ServiceFile.make(file=path).runs
 
@@ -388,7 +380,6 @@ def _ask(path: Path, command: str) -> Any:
     """Ask the service of a file; one of another member, which has the same folder of runs, is asked
     nothing.
     """
-    from posse.runtime.federation.place import check_answers
 
     if len(command) > 60_000:
         raise DataError(
@@ -401,17 +392,14 @@ def _ask(path: Path, command: str) -> Any:
 
 
 def _answer(path: Path, command: str, patience: float) -> Any:
-    from posse.runtime.network.health import not_answering
-    from posse.runtime.network.operate import ask
-
     folder = _runs(path)
     try:
-        return asyncio.run(ask(folder, command, patience=patience))
+        return asyncio.run(operate.ask(folder, command, patience=patience))
     except LinkError as error:
         _, refused, why = error.text.partition("answers: ")
         if refused:
             raise PosseError(why, rule="cli.service.refused") from None
-        if frozen := not_answering(folder):
+        if frozen := health.not_answering(folder):
             raise LinkError(
                 f"the service of {path} does not answer: {frozen}.", rule="cli.service.stuck"
             ) from None

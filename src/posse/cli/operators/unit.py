@@ -14,6 +14,9 @@ from posse.cli.operators.service import is_service
 from posse.cli.screen import say
 from posse.core.files import write_whole
 from posse.core.settings import read_toml
+from posse.results.database import default_path
+from posse.runtime.federation.place import ServiceFile
+from posse.runtime.place import PartyFile, address
 
 
 def unit(file: Path, *, user: str = "posse", serve: bool = False, out: Path | None = None) -> None:
@@ -31,9 +34,6 @@ def unit(file: Path, *, user: str = "posse", serve: bool = False, out: Path | No
         posse party unit clinic-b.toml
         posse party unit clinic-b.toml --user clinic --out clinic-b.service
     """
-    from posse.results.database import default_path
-    from posse.runtime.federation.place import ServiceFile
-    from posse.runtime.place import PartyFile
 
     # A file that would not start gets no unit.
     if serve or is_service(file):
@@ -56,7 +56,6 @@ def unit(file: Path, *, user: str = "posse", serve: bool = False, out: Path | No
 
 def unit_text(file: Path, user: str, command: str, program: Path, home: Path) -> str:
     """Render a unit. The party may write its journal, its identity and its store, nothing else."""
-    from posse.runtime.place import address
 
     folder = file.resolve().parent
     values = read_toml(file)

@@ -16,25 +16,27 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files as package_files
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import typer
 
 from posse.cli import flags
 from posse.cli.flags import INTERRUPTED
+from posse.cli.keep import open_store
 from posse.cli.operators.watch import Watch, outcome_line, status_of
 from posse.cli.screen import print_json, remark, say, table
 from posse.core import files
 from posse.core.agreement import describe_difference, terms_as_texts
 from posse.core.errors import ConfigError, DataError, PosseError, StalledError
 from posse.core.interrupts import handle_signals
+from posse.results.words import count, size
+from posse.runtime import local
+from posse.runtime.local import Layout
+from posse.runtime.network.health import Status
+from posse.runtime.sources import KnownRewards
+from posse.systems.parties import read_federation, read_result
 
-if TYPE_CHECKING:
-    from posse.runtime.local import Layout
-    from posse.runtime.network.health import Status
-    from posse.runtime.sources import KnownRewards
-
-    Known = Mapping[str, KnownRewards | None]
+Known = Mapping[str, KnownRewards | None]
 
 BEGUN = "federation.json"
 """In the folder of `posse up`: the settings the run began with."""
@@ -129,7 +131,6 @@ def _run(file: Path, place: Path, again: str, another: str) -> tuple[Status, Lay
         again: How an interrupted run continues.
         another: How to start another run.
     """
-    from posse.systems.parties import read_federation
 
     try:
         federation = read_federation(file)
@@ -162,8 +163,6 @@ def _run(file: Path, place: Path, again: str, another: str) -> tuple[Status, Lay
 
 
 def _start_and_follow(federation: Layout, paths: Sequence[Path], place: Path, again: str) -> Status:
-    from posse.runtime import local
-
     watch = Watch(local.start_one, federation)
 
     def note_signal(number: int) -> None:
@@ -194,15 +193,18 @@ def _outcome(federation: Layout, place: Path) -> Status:
 
     A run without a total is over when the part of every party is over.
     """
-    from posse.systems.parties import read_result
-
     if federation.total_at is not None:
         return read_result(place / federation.total_at / "journal")
-    parties = [path for path in sorted(place.glob("*.toml")) if (place / path.stem).is_dir()]
-    results = [read_result(place / path.stem / "journal") for path in parties]
+    results = _results(place)
     if not results or not all(results):
         return {}
     return {"run": results[0]["run"], "parties": [result["party"] for result in results]}
+
+
+def _results(place: Path) -> list[Status]:
+    """Read the result of every party from its own folder; empty before its part is over."""
+    folders = [path.with_suffix("") for path in sorted(place.glob("*.toml"))]
+    return [read_result(folder / "journal") for folder in folders if folder.is_dir()]
 
 
 def _folder_of(file: Path) -> Path:
@@ -277,22 +279,18 @@ def _last_error(log: Path) -> str:
 
 
 def read_parties(place: Path) -> list[Status]:
-    """Read the result of every party from its own folder: customer, owners, servers."""
-    from posse.systems.parties import read_result
-
-    results = [
-        read_result(path.with_suffix("") / "journal") for path in sorted(place.glob("*.toml"))
-    ]
-    parties = [{name: result.get(name) for name in SHOWN} for result in results if result]
+    """Return what every party knows at the end: customer, owners, servers."""
+    parties = [dict.fromkeys(SHOWN) | result for result in filter(None, _results(place))]
     places = {"customer": 0, "owner": 1}
     return sorted(parties, key=lambda party: places.get(str(party["role"]), 2))
 
 
 def compare(steps: int, known: Known) -> dict[str, float]:
     """Compute what other choices earn; empty unless the rewards of all owners are in files here."""
-    means = [rewards.mean for rewards in known.values() if rewards is not None]
-    if not means or len(means) < len(known):
+    rewards = [each for each in known.values() if each is not None]
+    if not rewards or len(rewards) < len(known):
         return {}
+    means = [each.mean for each in rewards]
     return {"even_split": steps * sum(means) / len(means), "best_alone": steps * max(means)}
 
 
@@ -332,21 +330,17 @@ def _example_data(
 
 def _print_new_starts(known: Known, parties: Sequence[Status]) -> None:
     """Print which files of rewards were used up, and started again."""
-    for party in parties:
-        name = party["party"]
-        pulls = party["pulls"]
-        rewards = known.get(name)
-        if rewards and rewards.rows and pulls and pulls > rewards.rows:
+    pulls = {party["party"]: party["pulls"] or 0 for party in parties}
+    for name, rewards in known.items():
+        if rewards is not None and 0 < (rewards.rows or 0) < pulls[name]:
             remark(
-                f"the file of '{name}' has {rewards.rows:,} rewards for {pulls:,} pulls: after the "
-                "last row it started again."
+                f"the file of '{name}' has {rewards.rows:,} rewards for {pulls[name]:,} pulls: "
+                "after the last row it started again."
             )
 
 
 def _print_cost(parties: Sequence[Status], seconds: float) -> None:
     """Print how long the run took and its traffic, from the records of all parties."""
-    from posse.cli.keep import open_store
-    from posse.results.words import count, size
 
     with suppress(PosseError):
         store = open_store()

@@ -11,15 +11,15 @@ import errno
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from posse.cli.progress import Doing
 from posse.cli.screen import remark
 from posse.core.errors import LinkError, PosseError
-
-if TYPE_CHECKING:
-    from posse.runtime.local import Layout, Process
-    from posse.runtime.network.health import Status
+from posse.runtime.local import Layout, Process
+from posse.runtime.network import operate
+from posse.runtime.network.health import Status, progress
+from posse.runtime.place import PartyFile
 
 EVERY = 0.4
 """Seconds between two looks."""
@@ -79,23 +79,19 @@ class Watch:
 
     def follow(self) -> None:
         """Show how far the run is until all parties have ended, or one has failed."""
-        messages: list[str] | None = []
-        while messages is not None:
-            remark(*messages)
+        while self._goes_on():
             with Doing(self.reached or "starting") as doing:
-                messages = self._wait(doing)
+                messages: list[str] = []
+                while not messages and self._goes_on():
+                    messages = self._look(doing)
+                    time.sleep(EVERY)
+            remark(*messages)
 
-    def _wait(self, doing: Doing) -> list[str] | None:
-        """Wait until there are messages for the user, and return them; None at the end."""
-        while not self.signal:
-            codes = [process.handle.poll() for process in self.processes]
-            if None not in codes or any(code and code > 0 for code in codes):
-                return None
-            messages = self._look(doing)
-            if messages:
-                return messages
-            time.sleep(EVERY)
-        return None
+    def _goes_on(self) -> bool:
+        """Whether parties run, none has failed, and nobody stops this process."""
+        codes = [process.handle.poll() for process in self.processes]
+        failed = any(code and code > 0 for code in codes)
+        return not self.signal and None in codes and not failed
 
     def _look(self, doing: Doing) -> list[str]:
         """Ask every party for its status, and restart those that were killed."""
@@ -140,16 +136,15 @@ class Watch:
 
     def _progress(self, lead: Status) -> tuple[float, str]:
         """Return how much of the run is done, and a line about it."""
-        from posse.runtime.network.health import progress
 
         step = lead.get("step") or 0
-        if step:
-            self.reached = progress(lead)
         # A run may end before the last step that the federation's file names.
         fraction = step / max(1, lead.get("horizon") or self._federation.steps)
+        line = "starting"
+        if step:
+            line = self.reached = progress(lead)
         waiting = {} if lead.get("finished") else lead.get("waiting", {})
         absent = ", ".join(f"{peer} ({why})" for peer, why in waiting.items())
-        line = self.reached or "starting"
         return fraction, f"{line}, without {absent}" if absent else line
 
 
@@ -169,12 +164,10 @@ async def _ask_all(files: list[Path]) -> list[Status]:
 
 async def status_of(file: Path) -> Status:
     """Ask a party on this machine for its status; empty if it does not answer soon."""
-    from posse.runtime.network.operate import ask
-    from posse.runtime.place import PartyFile
 
     try:
         journal = file.resolve().parent / PartyFile.make(file=file).journal
-        status: Status = await asyncio.wait_for(ask(journal, "status"), 2)
+        status: Status = await asyncio.wait_for(operate.ask(journal, "status"), 2)
     except (PosseError, TimeoutError):
         return {}
     return status
