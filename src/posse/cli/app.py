@@ -106,18 +106,20 @@ COMMANDS = {
     "check": Entry(
         "Check your own table, or the ranges of a protocol.",
         examples=("posse check ratings.csv", "posse check ranges --bits 20"),
-        commands={"_own": "check:check"},
+        commands={"_own": "own_data:check"},
         default="_own",
         kind="OpenGroup",
     ),
     "evaluate": Entry(
         "Estimate from a log what other policies would have earned.",
         examples=("posse evaluate log.csv", "posse evaluate rates log.csv"),
-        commands={"_own": "logs:evaluate"},
+        commands={"_own": "own_data:evaluate"},
         default="_own",
         kind="OpenGroup",
     ),
-    "predict": Entry("Choose the arm of largest predicted reward for every row.", "logs:predict"),
+    "predict": Entry(
+        "Choose the arm of largest predicted reward for every row.", "own_data:predict"
+    ),
     "runs": Entry(
         "List, show, delete, export and report the runs on this machine.",
         examples=("posse runs list", "posse runs show last"),
@@ -187,7 +189,7 @@ COMMANDS = {
             "doctor": "operators.party:doctor",
             "backup": "operators.party:backup",
             "restore": "operators.party:restore",
-            "unit": "operators.unit:unit",
+            "unit": "operators.party:unit",
         },
         default="start",
     ),

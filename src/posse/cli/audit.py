@@ -55,7 +55,6 @@ def settings_audit(protocol: AnySystem) -> TyperCommand:
             all: Also attacks that need many runs, or a network.
             attack (NAME): Only this attack; repeat it.
         """
-
         settings = settings_of(protocol.Settings, context, config)
         load(settings)
         auditor = Auditor(settings, attacks=tuple(attack or ()), all=all, seed=settings.seed)
@@ -93,7 +92,6 @@ def stored_audit() -> TyperCommand:
             like (FILE): For a recorded view: settings of a run like it, whose data are known.
             no_save: Do not keep the audit in the run's record.
         """
-
         record = None
         target: Record | View
         if os.sep in run or Path(run).is_file():

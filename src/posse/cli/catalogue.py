@@ -33,7 +33,6 @@ def policies(*, check: str | None = None, json: flags.Json = False) -> None:
         posse policies
         posse policies --check mine.py:Mine
     """
-
     if check is not None:
         _check(check, json)
         return
@@ -78,7 +77,6 @@ def problems(*, data: str = "", data_dir: Path | None = None, json: flags.Json =
         posse problems --data movielens
         posse problems show embedded:movielens
     """
-
     with Doing("reading the data sets"):
         lists = _lists(lambda system: list_problems(system.about.problems, data_dir))
     if data:

@@ -12,14 +12,13 @@ import typer
 from posse.cli import flags
 from posse.cli.keep import Keeper, check_place, make_folder
 from posse.cli.progress import Doing
-from posse.cli.screen import bullets, heading, remark, say, show
+from posse.cli.screen import remark, say, show
 from posse.cli.systems import go, title
 from posse.core.check import require
 from posse.core.errors import MissingExtraError
 from posse.results import Record
 from posse.results import report as write_report
 from posse.results.document import document, sameness
-from posse.systems.audit import audit
 from posse.systems.base import AnySystem, RunSettings
 from posse.systems.registry import names, system, system_of
 
@@ -28,9 +27,6 @@ ENOUGH_SECONDS = 45.0
 
 LINES = 21
 """Lines of the result in the short form, which has 25 with what to do next."""
-
-AUDITED = 300
-"""Steps of the runs that the demo attacks."""
 
 Horizon = Annotated[
     int | None, typer.Option("--horizon", help="Steps or rounds of a shorter demo.", min=1)
@@ -54,7 +50,6 @@ def demo(
         posse demo
         posse demo SYSTEM --horizon 200
     """
-
     chosen = system(name or names()[0])
     keeper = Keeper(save=True)
     make_folder(out)
@@ -70,14 +65,11 @@ def demo(
             records.extend(_run_levels(settings, keeper))
         records.append(records.pop(0))  # the twin goes behind the protected runs
         _print_records(chosen, records, full)
-        if full:
-            shorter = settings.but(horizon=min(settings.horizon, AUDITED))
-            _print_attack(shorter, [record.level for record in records[:-1]])
         if draws:
             with Doing("writing the report"):
                 page = write_report(records, out / "report.html")
             say(f"The report: {page}")
-    say(f"Next: posse runs show {records[0].id} --full; posse run {chosen.name} --help")
+    say(f"Next: posse runs show {records[0].id} --full; posse audit {records[0].id}")
 
 
 def _run_levels(settings: RunSettings, keeper: Keeper) -> Iterator[Record]:
@@ -97,29 +89,11 @@ def _run_levels(settings: RunSettings, keeper: Keeper) -> Iterator[Record]:
 
 def _print_records(chosen: AnySystem, records: Sequence[Record], full: bool) -> None:
     """Print the document of the protected runs and their plain twin, which is the last record."""
-
     *protected, twin = records
     show(document(records), full=full, lines=LINES)
     if chosen.about.exact:
         for record in protected if full else protected[:1]:
             say(sameness(record, twin), style="bold")
-
-
-def _print_attack(settings: RunSettings, levels: Sequence[str]) -> None:
-    """Make one attack at every level that was run, on a short run, and print the findings."""
-
-    attack = system_of(settings).about.demo.attack
-    if not attack:
-        return
-    lines = []
-    with Doing("attacking short runs"):
-        for level in levels:
-            row = audit(settings.but(level=level), attacks=attack, plantings=1)[attack]
-            lines.append(
-                f"{level}: {row.at} together seek {row.title}: {row.verdict} ({row.counted})"
-            )
-    heading("What an attack finds ('posse audit' makes all)")
-    bullets(lines)
 
 
 def _can_draw() -> bool:

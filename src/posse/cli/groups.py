@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -173,27 +173,28 @@ class OpenGroup(Group):
 
     def names(self) -> Collection[str]:
         """Return the names of all commands; this imports all systems."""
-        return [*self.entries, *below(self.name or "")]
+        return [*self.entries, *filter(None, declared_below(self.name))]
 
     def make(self, name: str) -> ClickCommand:
         """Make a command of the group, or one that a system declares."""
-        declared = below(self.name or "").get(name)
+        declared = declared_below(self.name).get(name)
         return super().make(name) if declared is None else command_of(declared)
 
     def default_command(self, ctx: Context) -> ClickCommand | None:
         """Return the group's own command, or the one that a system declares with this word."""
-        declared = at(self.name or "")
-        return super().default_command(ctx) if declared is None else command_of(declared)
+        declared = declared_below(self.name)
+        return self.make("") if "" in declared else super().default_command(ctx)
 
 
 def declared_command(word: str) -> ClickCommand:
     """Make the top-level command that systems declare: one command, or a group."""
-    declared = at(word)
-    others = below(word)
-    if declared is not None and not others:
-        return command_of(declared)
-    first = [each.examples[0] for each in others.values() if each.examples]
-    examples = first[:2] if declared is None else declared.examples
+    declared = declared_below(word)
+    if [*declared] == [""]:
+        return command_of(declared[""])
+    first = [*declared.values()][:2]
+    examples = [example for each in first for example in each.examples[:1]]
+    if "" in declared:
+        examples = [*declared[""].examples]
     return OpenGroup(name=word, help=text_of(summaries()[word], examples))
 
 
@@ -213,13 +214,15 @@ class SystemGroup(Group):
         """Make the command of a system."""
         # What is imported may compile, and a compiler loses a Ctrl-C.
         with enforce_interrupts(), defer_interrupt():
-            return cast("ClickCommand", load(str(self.entries["_system"]))(system(name)))
+            command: ClickCommand = load(str(self.entries["_system"]))(system(name))
+            return command
 
     def default_command(self, ctx: Context) -> ClickCommand | None:
         """Return the command about runs in the store; None if there is none."""
         if "_stored" not in self.entries:
             return None
-        return cast("ClickCommand", load(str(self.entries["_stored"]))())
+        command: ClickCommand = load(str(self.entries["_stored"]))()
+        return command
 
     def names_command(self, ctx: Context, default: ClickCommand, args: list[str]) -> bool:
         """Whether arguments name a system, or are settings of the first one."""
@@ -250,19 +253,13 @@ def summaries() -> dict[str, str]:
     return words
 
 
-def below(word: str) -> dict[str, Declared]:
-    """Return the commands that systems declare below a word, by their own word."""
-    declared = {}
-    for each in _declared(systems()):
-        if each.path[0] == word:
-            declared[" ".join(each.path[1:])] = each
-    declared.pop("", None)
-    return declared
+def declared_below(word: str | None) -> dict[str, Declared]:
+    """Return the commands that systems declare below a word, by their own word.
 
-
-def at(word: str) -> Declared | None:
-    """Return the command that a system declares with this word alone; None if there is none."""
-    return next((each for each in _declared(systems()) if each.path == (word,)), None)
+    The command of the word alone has the name "".
+    """
+    commands = [each for each in _declared(systems()) if each.path[0] == word]
+    return {" ".join(each.path[1:]): each for each in commands}
 
 
 def _declared(declaring: Iterable[AnySystem]) -> Iterator[Declared]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -12,33 +13,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from posse.cli import flags
-from posse.cli.check import ask_for_settings
 from posse.cli.flags import flags_given, settings_command, settings_of
 from posse.cli.help import Command, make_command, text_of
 from posse.cli.keep import Keeper, check_place, open_store
 from posse.cli.progress import Doing
-from posse.cli.screen import details, print_json, remark, saved, show
+from posse.cli.screen import details, in_terminal, print_json, remark, saved, show
 from posse.core.errors import ConfigError, PosseError
 from posse.core.interrupts import save_on_interrupt
 from posse.core.settings import read_toml
+from posse.problems.data import DataSettings, TableSettings
+from posse.results import Interrupted, Progress, Record, Store, identical
+from posse.results import compare as compare_records
+from posse.results.document import Document, document, sameness
+from posse.systems import registry
+from posse.systems.base import AnySystem, RunSettings
+from posse.systems.modules import commands_of, report_of
 from posse.systems.registry import names, system_of
 
 if TYPE_CHECKING:
-    from typer.core import TyperCommand
-
-    from posse.results import Progress, Record, Store
-    from posse.results.document import Document
     from posse.sweeps import Sweep
-    from posse.systems.base import AnySystem, RunSettings
 
 SIMULATED_RUNS = 50
 MOST_IDS = 2
 """Ids that are printed as a command."""
 SAME = "the same command with"
 
-R = TypeVar("R", bound="RunSettings")
+R = TypeVar("R", bound=RunSettings)
 Compared = Annotated[
     bool | None,
     typer.Option(
@@ -55,8 +58,6 @@ Compared = Annotated[
 
 def system_command(system: AnySystem, *without: str, **defaults: Any) -> type[TyperCommand]:
     """Make a command with a flag for each setting of a system, except those `without` one."""
-    from posse.systems.modules import commands_of
-
     skip = (*commands_of(system).without_flag, *without)
     return settings_command(lambda: system.Settings, skip=skip, **defaults)
 
@@ -66,15 +67,41 @@ def check(settings: R) -> R:
     try:
         load(settings)
     except PosseError as error:
-        settings = ask_for_settings(settings, error)
+        settings = _ask_for_settings(settings, error)
         load(settings)
     return settings
 
 
+def _ask_for_settings(settings: R, error: PosseError) -> R:
+    """Ask whether a table is to be read with the settings that fit it.
+
+    Args:
+        settings: Rettings whose table cannot be read.
+        error: Why not.
+
+    Raises:
+        PosseError: `error`, if nobody can be asked, nothing else fits, or the answer is no.
+    """
+    from posse.problems.summary import as_flags, summarise
+
+    source: object = settings
+    may_ask = error.rule.startswith("problems.") and in_terminal()
+    if not may_ask or not isinstance(source, TableSettings):
+        raise error
+    try:
+        summary = summarise(list(source.data_files()), source.columns)
+    except PosseError:
+        raise error from None
+    if summary.flags:
+        words = shlex.join(as_flags(summary.flags))
+        typer.echo(error.text, err=True)
+        if typer.confirm(f"Read it with {words}?", default=True, err=True):
+            return settings.but(**summary.flags)
+    raise error
+
+
 def load(settings: RunSettings) -> None:
     """Read the data of settings and check them, with progress."""
-    from posse.problems.data import DataSettings
-
     with Doing("reading data and checking") as doing:
         source: object = settings
         if isinstance(source, DataSettings):
@@ -84,12 +111,9 @@ def load(settings: RunSettings) -> None:
 
 def go(settings: RunSettings, keeper: Keeper) -> Record:
     """Run settings to the end, with progress shown on the screen and in the store."""
-    from posse.results.record import Interrupted
-    from posse.systems.registry import start
-
     name = title(settings)
     with Doing(f"{name}: preparing") as doing:
-        going = start(settings, transcript=0)
+        going = registry.start(settings, transcript=0)
         handle = keeper.begin(going.record())
 
         def watch(progress: Progress) -> None:
@@ -173,8 +197,6 @@ def run_command(system: AnySystem) -> TyperCommand:
         Options:
             plain: Simulate it without protection; 50 runs unless --runs is given.
         """
-        from posse.systems.modules import report_of
-
         own_report = report_of(system)
         if plain:
             settings = settings_of(system.Settings, context, config, runs=SIMULATED_RUNS).plain()
@@ -214,9 +236,6 @@ def _data(
     system: AnySystem, records: Sequence[Record], is_exact: bool, stored: bool
 ) -> dict[str, object]:
     """Return what `posse run --json` prints."""
-    from posse.results import identical
-    from posse.systems.modules import report_of
-
     sections = report_of(system).sections(records)
     return {
         "identical": identical(*records[:2]) if is_exact else None,
@@ -228,8 +247,7 @@ def _data(
 
 def _document(system: AnySystem, records: Sequence[Record], is_exact: bool) -> Document:
     """Return the document of a run and of what it is compared with."""
-    from posse.results.document import document, sameness
-    from posse.systems.modules import report_of
+    from posse.results.document import document
 
     notes = [sameness(*records[:2])] if is_exact else []
     content = document(records, report_of(system).sections(records), notes)
@@ -328,11 +346,9 @@ def _compare(
     each: Sequence[RunSettings], records: list[Record], keeper: Keeper, json: bool, full: bool
 ) -> None:
     """Compare stored records, or run settings and compare these."""
-    from posse.results import compare
-    from posse.results.document import document
 
     def print_records() -> None:
-        compared = compare(records)
+        compared = compare_records(records)
         if json:
             rows = [asdict(row) for row in compared.rows]
             metadata = [record.metadata() for record in records]
@@ -372,7 +388,6 @@ def sweep_command(system: AnySystem) -> TyperCommand:
             cluster (ADDRESS): Address of a Dask scheduler to run on.
             out (FILE): Write a tidy table here (.csv).
         """
-        from posse.results.document import document
         from posse.sweeps import changed_by_twin, plain_where_equal
 
         grid = _grid(over or ())

@@ -72,7 +72,6 @@ def init(
         posse federation ca init --run trial-7
         posse federation ca init --run trial-7 --passphrase
     """
-
     secret = new_passphrase(passphrase, passphrase_file)
     authority = Authority.init(ca, name, run, passphrase=secret)
     expires = authority.certificate.not_valid_after_utc
@@ -117,7 +116,6 @@ def token(
         posse federation ca token --role owner --name clinic-b
         posse federation ca token --role comp --out comp.token
     """
-
     name = name_for(role, name)
     hosts = host or []
     made = _authority(ca).token(
@@ -164,7 +162,6 @@ def serve(
         posse federation ca serve
         posse federation ca serve --bind 0.0.0.0 --keep
     """
-
     authority = _authority(ca, passphrase_file)
     if not keep and not authority.register.open_tokens(authority.now()):
         raise ConfigError(
@@ -227,7 +224,6 @@ def sign(
     Examples:
         posse federation ca sign clinic-b.request --out clinic-b.answer
     """
-
     data = _read(file, "request")
     reply = Desk(_authority(ca, passphrase_file)).answer(data)
     if reply.reason:
@@ -357,7 +353,6 @@ def enrol(
         posse party enrol --token-file token
         posse party enrol --token-file token --request clinic-b.request
     """
-
     if [address, request, answer].count(None) < 2:
         raise ConfigError(
             "--address, --request and --answer are three ways to enrol. Pass one of them.",
@@ -431,7 +426,6 @@ def _token_text(token: str | None, file: Path | None) -> str:
 
 def _read(path: Path, what: str) -> bytes:
     """Read a request or an answer; no more of it than one can have."""
-
     try:
         with path.open("rb") as file:
             data = file.read(LONGEST + 1)
@@ -489,7 +483,6 @@ def name_for(role: str, name: str | None, flag: str = "--name") -> str:
         name: The name that the user gave, if any.
         flag: The flag with the name, for errors.
     """
-
     kinds = [kind for system in deployed_systems() for kind in system.roles if kind.party]
     sole = {kind.kind for kind in kinds if kind.sole}
     roles = (*dict.fromkeys(kind.kind for kind in kinds), NO_PART)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,8 +14,8 @@ import typer
 
 from posse.cli import flags
 from posse.cli.flags import INTERRUPTED
+from posse.cli.names import OLD
 from posse.cli.operators import service
-from posse.cli.operators.unit import units_with_old_names
 from posse.cli.operators.watch import (
     cannot_listen,
     failing_source,
@@ -23,14 +25,17 @@ from posse.cli.operators.watch import (
 )
 from posse.cli.screen import print_json, remark, say, table
 from posse.core.errors import ConfigError, LinkError, PosseError, UnconfirmedError
-from posse.core.files import forbid_core_dumps
+from posse.core.files import forbid_core_dumps, write_whole
+from posse.core.settings import read_toml
+from posse.results.database import default_path
 from posse.runtime import backup as backups
 from posse.runtime.federation import care
+from posse.runtime.federation.place import ServiceFile
 from posse.runtime.network import health, operate
 from posse.runtime.network.deployment import Deployment
 from posse.runtime.network.doctor import Finding, examine
 from posse.runtime.network.health import Status
-from posse.runtime.place import ONE_LISTENS, PartyFile, Place, open_place
+from posse.runtime.place import ONE_LISTENS, PartyFile, Place, address, open_place
 from posse.systems import parties
 from posse.version import __version__
 
@@ -51,7 +56,6 @@ def start(file: Path, *, record_view: bool = False) -> None:
         posse party clinic-b.toml
         posse party clinic-b.toml --record-view
     """
-
     forbid_core_dumps()
     place = open_place(file)
     if record_view:
@@ -87,7 +91,6 @@ def start(file: Path, *, record_view: bool = False) -> None:
 
 def _reachable(place: Place, deployment: Deployment) -> Deployment:
     """Refuse a file with which the party would wait forever for a peer."""
-
     unreachable = sorted(set(deployment.peers) - set(place.file.connect))
     if unreachable and place.file.listen is None:
         raise ConfigError(
@@ -107,7 +110,6 @@ def _journal(file: Path) -> Path:
 
 def _command(file: Path, command: str) -> Status:
     """Ask a running party; an error names the outcome of a party that has finished."""
-
     journal = _journal(file)
     try:
         answer: Status = asyncio.run(operate.ask(journal, command))
@@ -170,7 +172,6 @@ def _print_status(file: Path, answer: Status) -> None:
 
 def _print_status_at_rest(file: Path, error: LinkError, json: bool) -> None:
     """Print what the folder of a party has that does not answer; a finished party is no error."""
-
     journal = _journal(file)
     resting = health.at_rest(journal)
     result = parties.read_result(journal)
@@ -229,7 +230,6 @@ def end(file: Path, *, without: str = "") -> None:
         posse party end customer.toml
         posse party end customer.toml --without clinic-b,clinic-c
     """
-
     try:
         _command(file, f"end {without}")
     except LinkError as error:
@@ -260,7 +260,6 @@ def update(file: Path) -> None:
     Examples:
         posse party update producer-1.toml
     """
-
     try:
         _command(file, "change")
     except LinkError:
@@ -281,7 +280,6 @@ def stop(file: Path) -> None:
     Examples:
         posse party stop clinic-b.toml
     """
-
     if service.is_service(file):
         service.stop_service(file)
         return
@@ -309,7 +307,6 @@ def doctor(file: Path, *, json: flags.Json = False) -> None:
         posse party doctor clinic-b.toml
         posse party doctor clinic-b.toml --json
     """
-
     is_service = file.exists()
     result: Status = {}
     # A file that cannot be read is a finding, and so is what follows for a service.
@@ -351,7 +348,6 @@ def backup(file: Path, *, out: Path | None = None) -> None:
         posse party backup clinic-b.toml
         posse party backup clinic-b.toml --out clinic-b.backup
     """
-
     when = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     out = out or file.with_name(f"{file.stem}-{when}.backup")
     if service.is_service(file):
@@ -382,7 +378,6 @@ def restore(archive: Path, file: Path, *, without_journal: bool = False) -> None
         posse party restore clinic-b.backup clinic-b.toml
         posse party restore clinic-b.backup clinic-b.toml --without-journal
     """
-
     check = f"check it with: posse party doctor {file}"
     if backups.read(archive)[0].kind == "service":
         if without_journal:
@@ -407,3 +402,151 @@ def restore(archive: Path, file: Path, *, without_journal: bool = False) -> None
             )
     say(f"restored {of}, as it was at {archived.made}")
     remark(*notes)
+
+
+# systemd ------------------------------------------------------------------------------------------
+
+
+def unit(file: Path, *, user: str = "posse", serve: bool = False, out: Path | None = None) -> None:
+    """Write a systemd unit for a party or a service.
+
+    The unit has limits, and as few rights as it needs.
+
+    Options:
+        file (FILE): The party's file.
+        user (TEXT): The user that runs it; one per party.
+        serve: The file is a service's ('posse party serve').
+        out (-o PATH): Where the unit goes; stdout if not given.
+
+    Examples:
+        posse party unit clinic-b.toml
+        posse party unit clinic-b.toml --user clinic --out clinic-b.service
+    """
+    # A file that would not start gets no unit.
+    if serve or service.is_service(file):
+        command = "party serve"
+        ServiceFile.make(file=file)
+    else:
+        command = "party start"
+        PartyFile.make(file=file)
+    program = Path(sys.executable).with_name("posse")
+    text = unit_text(file, user, command, program, default_path().parent)
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    write_whole(out, text.encode(), replace=False)
+    say(
+        f"{out}; check it with 'systemd-analyze verify {out}', then: systemctl enable --now "
+        f"{out.name}"
+    )
+
+
+def unit_text(file: Path, user: str, command: str, program: Path, home: Path) -> str:
+    """Render a unit. The party may write its journal, its identity and its store, nothing else."""
+    folder = file.resolve().parent
+    values = read_toml(file)
+    listen = values.get("listen")
+    capability = ""
+    if isinstance(listen, str) and address(listen)[1] < 1024:
+        capability = "CAP_NET_BIND_SERVICE"
+    if command == "party serve":
+        values = {"runs": "runs", **values}
+    names = {"identity", "journal", "runs", "authority"} & values.keys()
+    writable = [*(folder / str(values[name]) for name in sorted(names)), home]
+    lines = [
+        f"User={_escaped(user)}",
+        f"ExecStart={_quoted(program)} {command} {_quoted(file.resolve()).replace('$', '$$')}",
+        f"WorkingDirectory={_escaped(str(folder))}",
+        f"Environment={_quoted(f'POSSE_HOME={home}')}",
+        f"ReadWritePaths={' '.join(_quoted(path, '-') for path in writable)}",
+        f"AmbientCapabilities={capability}",
+        f"CapabilityBoundingSet={capability}",
+    ]
+    description = f"Posse {command} {_escaped(file.stem)}"
+    return _UNIT.format(description=description, service="\n".join(lines))
+
+
+_UNIT = """[Unit]
+Description={description}
+Wants=network-online.target
+After=network-online.target time-sync.target
+StartLimitIntervalSec=0
+
+[Service]
+{service}
+Environment=OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+Restart=on-failure
+RestartSec=10
+TimeoutStopSec=20
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=read-only
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectProc=invisible
+ProtectClock=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectControlGroups=yes
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+RemoveIPC=yes
+LockPersonality=yes
+UMask=0077
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged
+SystemCallErrorNumber=EPERM
+LimitNOFILE=4096
+LimitCORE=0
+TasksMax=64
+MemoryMax=1G
+
+[Install]
+WantedBy=multi-user.target
+"""
+"""No MemoryDenyWriteExecute: compiled functions are written to memory and run there."""
+
+
+def _escaped(text: str) -> str:
+    """Return a text of a unit: `%` begins a specifier there, and a new line ends the value."""
+    return " ".join(text.split()).replace("%", "%%")
+
+
+def _quoted(path: Path | str, prefix: str = "") -> str:
+    r"""Quote one word of a unit.
+
+    >>> print(_quoted("/srv/a b/50%"))
+    "/srv/a b/50%%"
+    """
+    text = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{prefix}{text}"'
+
+
+UNIT_FOLDERS = (
+    Path("/etc/systemd/system"),
+    Path("/usr/local/lib/systemd/system"),
+    Path("~/.config/systemd/user"),
+)
+"""Where units of an operator are."""
+_CALL = re.compile(r'^Exec\w+=.*?\bposse"?\s+([a-z]+)\b', re.MULTILINE)
+
+
+def units_with_old_names() -> list[str]:
+    """Return one sentence for each unit that can be read and starts Posse by an old name."""
+    sentences = []
+    for folder in UNIT_FOLDERS:
+        for unit_file in sorted(folder.expanduser().glob("*.service")):
+            with suppress(OSError):
+                text = unit_file.read_text(encoding="utf-8", errors="replace")
+                sentences += [
+                    f"{unit_file} calls 'posse {word}', which works until Posse 0.3. Write "
+                    f"'posse {OLD[word]}'."
+                    for word in _CALL.findall(text)
+                    if word in OLD
+                ]
+    return sentences

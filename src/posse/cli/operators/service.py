@@ -73,7 +73,6 @@ def create(
         posse federation create hospitals
         posse federation create hospitals --listen 0.0.0.0:7400
     """
-
     own = name_for(role, called, "--called")
     place = folder or Path(name)
     for where in (listen, enrol):
@@ -112,7 +111,6 @@ def serve(file: Path, *, passphrase_file: PassphraseFile = None) -> None:
     Examples:
         posse party serve clinic-b.toml
     """
-
     forbid_core_dumps()
     place = open_service(file)
     # Modules of sources are next to the service's file.
@@ -144,7 +142,6 @@ def submit(run: Path, *, at: Path, json: flags.Json = False) -> None:
         posse federation submit run.toml --at hospitals/customer.toml
         posse federation submit run.toml --at clinic-b.toml --json
     """
-
     values = read_toml(run)
     status = _ask(at, f"submit {json_module.dumps(values, default=str)}")
     # The founder's service reports settings that are wrong.
@@ -372,7 +369,6 @@ def _process(file: Path) -> int:
 
 def _runs(path: Path) -> Path:
     """Return the folder of all runs of a service."""
-
     return path.resolve().parent / ServiceFile.make(file=path).runs
 
 
@@ -380,7 +376,6 @@ def _ask(path: Path, command: str) -> Any:
     """Ask the service of a file; one of another member, which has the same folder of runs, is asked
     nothing.
     """
-
     if len(command) > 60_000:
         raise DataError(
             f"a run's file may have 60,000 characters, got {len(command):,}.",

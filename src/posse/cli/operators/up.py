@@ -78,29 +78,25 @@ def up(
         posse up --example
         posse up federation.toml --folder trial --json
     """
+    if example and file is not None:
+        raise ConfigError(
+            f"--example brings its own file, got {file} too. Give one of the two.",
+            rule="cli.example.with-file",
+        )
     elsewhere = f" --folder {folder}" if folder else ""
+    command = f"posse up {file or '--example'}{elsewhere}"
     if example:
-        if file is not None:
-            raise ConfigError(
-                f"--example brings its own file, got {file} too. Give one of the two.",
-                rule="cli.example.with-file",
-            )
         file = prepare(folder or EXAMPLE_FOLDER)
-        place = _folder_of(file)
-        command = f"posse up --example{elsewhere}"
-        another = "pass --folder with a new name"
-    elif file is not None:
-        place = folder or _folder_of(file)
-        command = f"posse up {file}{elsewhere}"
-        another = f"change 'run' in {file} and pass --folder"
-    else:
+        folder = None  # the run is next to the copied files
+    if file is None:
         raise ConfigError(
             "a federation's file is needed. Give one, such as federation.toml, or try "
             "'posse up --example'.",
             rule="cli.file.missing",
         )
+    place = folder or _folder_of(file)
     started = time.monotonic()
-    outcome, federation = _run(file, place, f"continue with: {command}", another)
+    outcome, federation = _run(file, place, f"continue with: {command}")
     seconds = time.monotonic() - started
     if json and not example:
         hidden = {"party", "role", "outcome"}
@@ -122,23 +118,21 @@ def up(
 # A run --------------------------------------------------------------------------------------------
 
 
-def _run(file: Path, place: Path, again: str, another: str) -> tuple[Status, Layout]:
+def _run(file: Path, place: Path, again: str) -> tuple[Status, Layout]:
     """Run a federation to its end and return how it ended.
 
     Args:
         file: The federation's file.
         place: The folder of its parties.
         again: How an interrupted run continues.
-        another: How to start another run.
     """
-
     try:
         federation = read_federation(file)
         settings = federation.settings.resolved()
         _check_same(place / BEGUN, settings, place, federation.may_change)
         outcome = _outcome(federation, place)
         if outcome:
-            remark(f"this run is over; for another one {another}.")
+            remark("this run is over; for another one pass --folder with a new name.")
             return outcome, federation
         try:
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -341,7 +335,6 @@ def _print_new_starts(known: Known, parties: Sequence[Status]) -> None:
 
 def _print_cost(parties: Sequence[Status], seconds: float) -> None:
     """Print how long the run took and its traffic, from the records of all parties."""
-
     with suppress(PosseError):
         store = open_store()
         records = [store.get(party["record"]) for party in parties]

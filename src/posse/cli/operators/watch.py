@@ -136,7 +136,6 @@ class Watch:
 
     def _progress(self, lead: Status) -> tuple[float, str]:
         """Return how much of the run is done, and a line about it."""
-
         step = lead.get("step") or 0
         # A run may end before the last step that the federation's file names.
         fraction = step / max(1, lead.get("horizon") or self._federation.steps)
@@ -164,7 +163,6 @@ async def _ask_all(files: list[Path]) -> list[Status]:
 
 async def status_of(file: Path) -> Status:
     """Ask a party on this machine for its status; empty if it does not answer soon."""
-
     try:
         journal = file.resolve().parent / PartyFile.make(file=file).journal
         status: Status = await asyncio.wait_for(operate.ask(journal, "status"), 2)

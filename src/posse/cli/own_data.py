@@ -1,23 +1,24 @@
-"""`posse evaluate` and `posse predict`: what other policies would have earned, and what a learnt
-model decides.
-"""
+"""Tables of the user: `posse check`, and decisions in logs: `posse evaluate` and `posse predict`."""
 
 from __future__ import annotations
 
 import csv
 import io
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
 from posse.cli import flags
 from posse.cli.keep import Keeper, check_place, open_store
-from posse.cli.screen import print_json, remark, section
+from posse.cli.screen import bullets, print_json, remark, say, section, table
 from posse.core.errors import ConfigError, DataError
 from posse.core.files import write_whole
 from posse.policies.decisions import Learnt
+from posse.problems.recognise import TITLES
+from posse.problems.summary import ArmSummary, Summary, as_flags, summarise
 from posse.problems.tables.encoded import other_columns, read_encoded
 from posse.problems.tables.mapping import read_columns_setting
 from posse.problems.tables.options import ReadOptions
@@ -26,6 +27,7 @@ from posse.problems.tables.table import open_table
 from posse.results.logs import evaluate_logs, figure_of, section_of
 from posse.systems.modules import live_of
 from posse.systems.registry import systems
+from posse.systems.scenes import wilson_interval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,6 +47,8 @@ Columns = Annotated[
     typer.Option(help="Names of columns in the file: arm=variant,reward=sold.", metavar="TEXT"),
 ]
 
+SHOWN = 12
+"""Arms that are listed; the best ones."""
 NO_FEATURES = ("client", "label", "row")
 """Columns of tables to learn from that are no features: a model decides on such a table too."""
 
@@ -149,7 +153,6 @@ def _contexts(
     """Read rows by the names of a model's features, with their lines; without names, as numbers in
     their order.
     """
-
     table = open_table(rows, options)
     if learnt.features:
         encoded = read_encoded(table, [], features=learnt.features, ignored=NO_FEATURES)
@@ -167,7 +170,6 @@ def _contexts(
 
 def _learnt(model: str) -> Learnt:
     """Read a model by its place, or what a stored run learnt."""
-
     place = Path(model).expanduser()
     if place.exists() or place.suffix or len(place.parts) > 1:
         for system in systems():
@@ -189,3 +191,75 @@ def _learnt(model: str) -> Learnt:
             rule="cli.model.not-kept",
         )
     return record.policy.learnt
+
+
+# A table of the user ------------------------------------------------------------------------------
+
+
+def check(files: list[Path], *, columns: str | None = None, json: flags.Json = False) -> None:
+    """Print what Posse understands of a table, and the command that runs on it.
+
+    Options:
+        files (FILE...): A table (CSV, Parquet, Arrow), or one per owner.
+        columns (TEXT): Names of columns in the table: item=shop,rating=stars.
+    """
+    summary = summarise(files, read_columns_setting(columns))
+    if json:
+        print_json(_document(summary))
+    else:
+        _show(files, summary)
+
+
+def _document(summary: Summary) -> dict[str, object]:
+    return {
+        "kind": summary.kind,
+        "settings": dict(summary.flags),
+        "rows": summary.rows,
+        "threshold": summary.threshold,
+        "arms": list(map(_arm, summary.arms)),
+        "dropped": list(summary.dropped),
+        "similar": [list(names) for names in summary.similar],
+        "command": shlex.join(summary.command),
+    }
+
+
+def _arm(arm: ArmSummary) -> dict[str, Any]:
+    """Return what is known of an arm; no interval without rows, or for rewards beyond [0, 1]."""
+    interval = None
+    if arm.count and 0 <= arm.mean <= 1:
+        interval = wilson_interval(arm.mean * arm.count, arm.count)
+    return {"name": arm.name, "rows": arm.count, "mean": arm.mean, "interval": interval}
+
+
+def _show(files: list[Path], summary: Summary) -> None:
+    name = str(files[0]) if len(files) == 1 else f"{len(files)} files"
+    say(f"{name}: {TITLES[summary.kind]}", style="bold")
+    facts = f"{len(summary.arms)} arms"
+    if summary.rows:
+        facts = f"{summary.rows:,} rows; {facts}"
+    if summary.flags:
+        facts += f"; read with {shlex.join(as_flags(summary.flags))}"
+    say(facts)
+    for names in summary.similar:
+        listed = ", ".join(map(repr, names))
+        say(
+            f"{listed} differ only in case or spaces, and are different arms. Correct the file if "
+            "they are the same.",
+            style="bold red",
+        )
+    value = "mean"
+    if summary.kind == "clients":
+        value = "share of samples"
+    elif summary.threshold is not None:
+        value = f"share above {summary.threshold:g}"
+    rows = []
+    for arm in map(_arm, summary.arms[:SHOWN]):
+        count = "" if arm["rows"] is None else f"{arm['rows']:,}"
+        interval = "{:.3f} to {:.3f}".format(*arm["interval"]) if arm["interval"] else ""
+        rows.append((arm["name"], count, f"{arm['mean']:.3f}", interval))
+    table(("arm", "rows", value, "95 % interval"), rows, numeric=(1, 2, 3))
+    if len(summary.arms) > SHOWN:
+        say(f"and {len(summary.arms) - SHOWN} more arms")
+    if summary.dropped:
+        bullets(summary.dropped, style="yellow")
+    typer.echo(f"\n{shlex.join(summary.command)}")  # one line, to be copied
