@@ -61,7 +61,7 @@ def demo(
         settings = settings.but(horizon=horizon)
     records: list[Record] = []
     with keeper.keep(records):
-        with keeper.on_interrupt(False):
+        with keeper.on_interrupt():
             records.extend(_run_levels(settings, keeper))
         records.append(records.pop(0))  # the twin goes behind the protected runs
         _print_records(chosen, records, full)

@@ -43,6 +43,7 @@ class Keeper:
         label: str | None = None,
         report: Path | None = None,
         figure: Path | None = None,
+        json: bool = False,
     ) -> None:
         """Check everything before the run.
 
@@ -51,6 +52,7 @@ class Keeper:
             label: The user's name for the run.
             report: Where to write an HTML page about the records.
             figure: Where to draw the curves.
+            json: Whether an interrupted run is printed as JSON.
         """
         if label is not None and not label.strip():
             raise ConfigError(
@@ -65,12 +67,15 @@ class Keeper:
         for path in filter(None, (report, figure)):
             check_place(path)
             require("matplotlib", extra="plot")
-        self._label = label
+        self._json = json
+        self._label = {} if label is None else {"label": label}
         self._report = report
         self._figure = figure
         self._listed: dict[str, RunHandle] = {}
         """Runs that the store lists as running, by id."""
         self.saves = save
+        self.again = "" if save else "the same command with"
+        """The beginning of the command that prints all details, where no record has an id."""
         self.store = open_store() if save else None
 
     def begin(self, head: Record) -> RunHandle | None:
@@ -88,8 +93,7 @@ class Keeper:
     def name(self, record: Record, handle: RunHandle | None = None) -> Record:
         """Give a record the user's label, and the id under which its run is listed."""
         id = record.id if handle is None else handle.id
-        label = {} if self._label is None else {"label": self._label}
-        return record.but(id=id, run_id=id, summary={**record.summary, **label})
+        return record.but(id=id, run_id=id, summary={**record.summary, **self._label})
 
     @contextmanager
     def keep(self, records: Sequence[Record]) -> Iterator[None]:
@@ -166,7 +170,7 @@ class Keeper:
             remark(f"figure: {self._figure}")
 
     @contextmanager
-    def on_interrupt(self, json: bool = False) -> Iterator[None]:
+    def on_interrupt(self) -> Iterator[None]:
         """Keep what an interrupted run had done, and exit with the code of Ctrl-C.
 
         The remark names the id, and how the run continues.
@@ -177,7 +181,7 @@ class Keeper:
             yield
         except Interrupted as stop:
             record = stop.record
-            if json and record.runs:
+            if self._json and record.runs:
                 documents = [record.document()]
                 print_json({"interrupted": True, "to_store": self.saves, "records": documents})
             remark(f"interrupted; {self.save_interrupted(record)}.")

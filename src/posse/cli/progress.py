@@ -11,7 +11,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from posse.cli.screen import err, remark
+from posse.cli.screen import console, remark
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -91,16 +91,16 @@ def _bar() -> Bar:
         TimeRemainingColumn,
     )
 
-    console = err()
+    terminal = console(stderr=True)
     # On a narrow terminal the words matter more than the bar.
-    bar = [BarColumn(bar_width=20)] if console.width >= 70 else []
+    bar = [BarColumn(bar_width=20)] if terminal.width >= 70 else []
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         *bar,
         TaskProgressColumn(),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-        console=console,
+        console=terminal,
         transient=True,
         refresh_per_second=4,
     )

@@ -28,17 +28,8 @@ WIDE_GAP = 3
 """Columns of the terminal between two columns of a table."""
 
 
-def out() -> Console:
-    """Make the console of results."""
-    return _console(stderr=False)
-
-
-def err() -> Console:
-    """Make the console of everything that is not a result."""
-    return _console(stderr=True)
-
-
-def _console(*, stderr: bool) -> Console:
+def console(*, stderr: bool = False) -> Console:
+    """Make the console of results, or of everything that is not a result (`stderr`)."""
     # Imported late: a command that only prints its version needs no tables.
     from rich.console import Console
 
@@ -65,7 +56,7 @@ def _line(head: str, text: str, style: str) -> None:
     from rich.text import Text
 
     # Never wrapped by us: a line is what scripts and logs count on.
-    err().print(Text.assemble((head, style), " ".join(text.split())), soft_wrap=True)
+    console(stderr=True).print(Text.assemble((head, style), " ".join(text.split())), soft_wrap=True)
 
 
 def in_terminal() -> bool:
@@ -82,7 +73,7 @@ def say(text: str, style: str = "") -> None:
     """Write a paragraph of the output."""
     from rich.text import Text
 
-    out().print(Text(text, style=style))
+    console().print(Text(text, style=style))
 
 
 def bullets(sentences: Iterable[str], style: str = "") -> None:
@@ -93,7 +84,7 @@ def bullets(sentences: Iterable[str], style: str = "") -> None:
     grid.add_column(style=style)
     for sentence in sentences:
         grid.add_row("  -", sentence)
-    out().print(grid)
+    console().print(grid)
 
 
 def table_of(items: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
@@ -147,23 +138,23 @@ def table(
         optional: Columns that are omitted, in this order, if they would make lines wrap.
         spare: Columns that are omitted, in this order, if there would be blocks otherwise.
     """
-    console = out()
+    terminal = console()
     cells = zip(columns, *rows, strict=True)
     shown = [_Column(texts, place in numeric) for place, texts in enumerate(cells)]
     for name in optional:
-        if _width(shown, WIDE_GAP) > console.width:
+        if _width(shown, WIDE_GAP) > terminal.width:
             shown = [column for column in shown if column.texts[0] != name]
     for name in (None, *spare):
         shown = [column for column in shown if column.texts[0] != name]
         # A wide gap is easier to read; a narrow one may make the table fit.
-        gap = WIDE_GAP if _width(shown, WIDE_GAP) <= console.width else 1
-        widths = _widths(shown, console.width - gap * (len(shown) - 1))
+        gap = WIDE_GAP if _width(shown, WIDE_GAP) <= terminal.width else 1
+        widths = _widths(shown, terminal.width - gap * (len(shown) - 1))
         if widths:
-            console.print(_grid(shown, widths, gap))
+            terminal.print(_grid(shown, widths, gap))
             return
     headings, *lines = zip(*(column.texts for column in shown), strict=True)
     for line in lines:
-        console.print(_block(headings, line))
+        terminal.print(_block(headings, line))
 
 
 def _width(columns: Sequence[_Column], gap: int) -> int:
@@ -302,7 +293,7 @@ def _protection(protection: Protection, lines: int) -> None:
     if protection.warning:
         say(protection.warning, style="bold red")
     indent = max(len(name) for name, _ in protection.lines) + 2
-    width = max(20, out().width - indent)
+    width = max(20, console().width - indent)
     for name, text in protection.lines:
         wrapped = textwrap.wrap(
             text, width, break_on_hyphens=False, max_lines=lines, placeholder=" ..."

@@ -153,22 +153,38 @@ def title(settings: RunSettings) -> str:
 
 
 def run_and_print(
-    records: list[Record],
     each: Iterable[RunSettings],
+    records: list[Record],
     keeper: Keeper,
-    print_records: Callable[[], None],
-    json: bool,
+    present: Callable[[], Document | dict[str, object]],
+    full: bool,
+    again: Callable[[], str] = lambda: "",
 ) -> None:
-    """Run settings, print their records and keep them; what was finished is always kept."""
+    """Run settings, print their records and keep them; what was finished is always kept.
+
+    Args:
+        each: The settings.
+        records: Records that exist; those of the settings are added.
+        keeper: Where records go.
+        present: Returns what is printed: a document, or plain data with --json.
+        full: Whether all of a document is printed.
+        again: Returns the command that prints the stored records.
+    """
     with keeper.keep(records):
-        with keeper.on_interrupt(json):
+        with keeper.on_interrupt():
             records.extend(go(settings, keeper) for settings in each)
-        print_records()
+        content = present()
+        if isinstance(content, Document):
+            print_document(content, full, keeper.again)
+        else:
+            print_json(content)
+    if keeper.saves and isinstance(content, Document):
+        saved(records, again())
 
 
-def print_document(document: Document, full: bool, command: str = "") -> None:
+def print_document(content: Document, full: bool, command: str = SAME) -> None:
     """Print a document, and below a short one the command that prints all of it."""
-    show(document, full=full)
+    show(content, full=full)
     if command and not full:
         details(command)
 
@@ -203,7 +219,7 @@ def run_command(system: AnySystem) -> TyperCommand:
         else:
             settings = settings_of(system.Settings, context, config)
         settings = check(settings)
-        keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
+        keeper = Keeper(save=not no_save, label=label, report=report, figure=figure, json=json)
         twins: Sequence[RunSettings] = ()
         if compared is None:
             compared = own_report.compared_by_default and not plain
@@ -212,17 +228,12 @@ def run_command(system: AnySystem) -> TyperCommand:
         is_exact = system.about.exact and settings.plain() in twins[:1]
         records: list[Record] = []
 
-        def print_records() -> None:
-            if json:
-                print_json(_data(system, records, is_exact, keeper.saves))
-            else:
-                document = _document(system, records, is_exact)
-                print_document(document, full, "" if keeper.saves else SAME)
+        def present() -> Document | dict[str, object]:
+            content = _data if json else _document
+            return content(system, records, is_exact, keeper.saves)
 
-        run_and_print(records, (settings, *twins), keeper, print_records, json)
+        run_and_print((settings, *twins), records, keeper, present, full)
         _print_warnings(records)
-        if keeper.saves and not json:
-            saved(records)
 
     examples = (
         f"posse run {system.name} --policy NAME --seed 7",
@@ -245,7 +256,9 @@ def _data(
     }
 
 
-def _document(system: AnySystem, records: Sequence[Record], is_exact: bool) -> Document:
+def _document(
+    system: AnySystem, records: Sequence[Record], is_exact: bool, stored: bool
+) -> Document:
     """Return the document of a run and of what it is compared with."""
     from posse.results.document import document
 
@@ -305,7 +318,7 @@ def compare_command(system: AnySystem) -> TyperCommand:
             )
         varied = _varied(system, context, config, {"policy": policies})
         each = [check(settings).plain() for settings in varied]
-        keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
+        keeper = Keeper(save=not no_save, label=label, report=report, figure=figure, json=json)
         _compare(each, [], keeper, json, full)
 
     summary = "Compare policies on the same worlds, by their plain twins."
@@ -336,7 +349,7 @@ def compare_stored_command() -> TyperCommand:
                 f"{', '.join(names())}.",
                 rule="cli.ids.too-few",
             )
-        keeper = Keeper(save=False, report=report, figure=figure)
+        keeper = Keeper(save=False, report=report, figure=figure, json=json)
         _compare((), list(map(open_store().get, ids)), keeper, json, full)
 
     return make_command("compare", Command, stored)
@@ -347,19 +360,19 @@ def _compare(
 ) -> None:
     """Compare stored records, or run settings and compare these."""
 
-    def print_records() -> None:
+    def present() -> Document | dict[str, object]:
         compared = compare_records(records)
-        if json:
-            rows = [asdict(row) for row in compared.rows]
-            metadata = [record.metadata() for record in records]
-            print_json({"rows": rows, "notes": compared.notes, "records": metadata})
-        else:
-            print_document(document(records), full, "" if keeper.saves else SAME)
+        if not json:
+            return document(records)
+        rows = [asdict(row) for row in compared.rows]
+        metadata = [record.metadata() for record in records]
+        return {"rows": rows, "notes": compared.notes, "records": metadata}
 
-    run_and_print(records, each, keeper, print_records, json)
-    if keeper.saves and not json:
-        again = f"posse compare {' '.join(record.id for record in records)}"
-        saved(records, SAME if len(records) > MOST_IDS else again)
+    def again() -> str:
+        ids = " ".join(record.id for record in records)
+        return SAME if len(records) > MOST_IDS else f"posse compare {ids}"
+
+    run_and_print(each, records, keeper, present, full, again)
 
 
 def sweep_command(system: AnySystem) -> TyperCommand:
@@ -417,7 +430,7 @@ def sweep_command(system: AnySystem) -> TyperCommand:
             f"{system.about.title}: {len(results.records)} settings, {results.run} run now, "
             f"{results.kept} found in the store"
         )
-        print_document(document(results.records), full, SAME)
+        print_document(document(results.records), full)
 
     summary = (
         "Run a grid of settings, on processes or a cluster; what was run before is not run again."

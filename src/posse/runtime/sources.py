@@ -217,8 +217,12 @@ def load_function(where: str, folder: Path) -> Callable[..., Awaitable[Any]]:
             sys.path.insert(0, str(folder))
         function = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise ConfigError(
+                f"module '{module}' imports '{error.name}', which is not installed. Install it."
+            ) from error
         raise ConfigError(
-            f"there is no module '{error.name}' beside {folder} or installed."
+            f"there is no module '{error.name}' next to {folder} or installed."
         ) from error
     except AttributeError:
         raise ConfigError(f"module '{module}' has no function '{name}'.") from None
