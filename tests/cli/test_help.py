@@ -17,7 +17,7 @@ import pytest
 from typer.main import get_command
 
 from posse.cli.app import PANELS, app
-from posse.cli.names import OLD, rename
+from posse.cli.groups import OLD, rename
 from tests.kit.commands import Call, call, one_line
 
 SNAPSHOT = Path(__file__).parent / "help.json"

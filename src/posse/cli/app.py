@@ -28,9 +28,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from posse.cli.flags import INTERRUPTED
-from posse.cli.groups import Entry, Group, declared_command, summaries
+from posse.cli.groups import Entry, Group, current_names, declared_command, summaries
 from posse.cli.help import HELP, WIDEST
-from posse.cli.names import current_names
 from posse.cli.screen import complain, remark
 from posse.core.check import did_you_mean
 from posse.core.errors import PosseError, page_of
@@ -106,20 +105,18 @@ COMMANDS = {
     "check": Entry(
         "Check your own table, or the ranges of a protocol.",
         examples=("posse check ratings.csv", "posse check ranges --bits 20"),
-        commands={"_own": "own_data:check"},
+        commands={"_own": "inputs:check"},
         default="_own",
         kind="OpenGroup",
     ),
     "evaluate": Entry(
         "Estimate from a log what other policies would have earned.",
         examples=("posse evaluate log.csv", "posse evaluate rates log.csv"),
-        commands={"_own": "own_data:evaluate"},
+        commands={"_own": "inputs:evaluate"},
         default="_own",
         kind="OpenGroup",
     ),
-    "predict": Entry(
-        "Choose the arm of largest predicted reward for every row.", "own_data:predict"
-    ),
+    "predict": Entry("Choose the arm of largest predicted reward for every row.", "inputs:predict"),
     "runs": Entry(
         "List, show, delete, export and report the runs on this machine.",
         examples=("posse runs list", "posse runs show last"),
@@ -131,13 +128,11 @@ COMMANDS = {
             "report": "runs:report",
         },
     ),
-    "policies": Entry(
-        "List the policies of every system, or check your own.", "catalogue:policies"
-    ),
+    "policies": Entry("List the policies of every system, or check your own.", "inputs:policies"),
     "problems": Entry(
         "List the data that every system can learn from.",
         examples=("posse problems --data movielens", "posse problems show embedded:movielens"),
-        commands={"_own": "catalogue:problems"},
+        commands={"_own": "inputs:problems"},
         default="_own",
         kind="OpenGroup",
     ),

@@ -14,7 +14,7 @@ import typer
 
 from posse.cli import flags
 from posse.cli.flags import INTERRUPTED
-from posse.cli.names import OLD
+from posse.cli.groups import OLD
 from posse.cli.operators import service
 from posse.cli.operators.watch import (
     cannot_listen,

@@ -24,8 +24,6 @@ from posse.runtime.place import PartyFile
 EVERY = 0.4
 """Seconds between two looks."""
 MOST_RESTARTS = 10
-AGAIN = 60.0
-"""Seconds after which a failure that lasts is printed again."""
 _CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM)
 
 
@@ -74,8 +72,8 @@ class Watch:
         self.reached = ""
         """How far the run is, with its unit."""
         self._restarts: dict[str, int] = {}
-        self._failing: dict[str, float] = {}
-        """When the failure of a party's source was last printed."""
+        self._failing: set[str] = set()
+        """Parties whose source fails, as it was printed."""
 
     def follow(self) -> None:
         """Show how far the run is until all parties have ended, or one has failed."""
@@ -108,14 +106,13 @@ class Watch:
         return messages
 
     def _failure(self, process: Process, source: Status | None) -> Sequence[str]:
-        """Return once a minute that every call of a source fails: the run waits for a fix."""
+        """Return once that every call of a source fails: the run waits until it is fixed."""
         if not source:
-            self._failing.pop(process.name, None)
+            self._failing.discard(process.name)
             return ()
-        now = time.monotonic()
-        if now - self._failing.get(process.name, -AGAIN) < AGAIN:
+        if process.name in self._failing:
             return ()
-        self._failing[process.name] = now
+        self._failing.add(process.name)
         return (failing_source(process.name, source, process.file),)
 
     def _start_again(self, number: int, signal: int) -> str:
