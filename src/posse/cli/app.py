@@ -28,7 +28,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from posse.cli.flags import INTERRUPTED
-from posse.cli.groups import Entry, Group, current_names, declared_command, summaries
+from posse.cli.groups import (
+    Entry,
+    Group,
+    OpenGroup,
+    SystemGroup,
+    current_names,
+    declared_command,
+    summaries,
+)
 from posse.cli.help import HELP, WIDEST
 from posse.cli.screen import complain, remark
 from posse.core.check import did_you_mean
@@ -70,7 +78,7 @@ COMMANDS = {
         "Run a protected protocol, or its plain bandit with --plain.",
         examples=("posse run SYSTEM --owners 10", "posse run SYSTEM --plain --policy thompson"),
         commands={"_system": "systems:run_command"},
-        kind="SystemGroup",
+        kind=SystemGroup,
     ),
     "compare": Entry(
         "Compare stored runs (ids), or policies on the same worlds.",
@@ -83,7 +91,7 @@ COMMANDS = {
             "_stored": "systems:compare_stored_command",
         },
         default="_stored",
-        kind="SystemGroup",
+        kind=SystemGroup,
     ),
     "sweep": Entry(
         "Run a grid of settings.",
@@ -93,28 +101,28 @@ COMMANDS = {
         ),
         commands={"_system": "systems:sweep_command"},
         default="_system",
-        kind="SystemGroup",
+        kind=SystemGroup,
     ),
     "audit": Entry(
         "Attack a stored run (id), a recorded view (file), or settings.",
         examples=("posse audit last", "posse audit SYSTEM --level paper"),
         commands={"_system": "audit:settings_audit", "_stored": "audit:stored_audit"},
         default="_stored",
-        kind="SystemGroup",
+        kind=SystemGroup,
     ),
     "check": Entry(
         "Check your own table, or the ranges of a protocol.",
         examples=("posse check ratings.csv", "posse check ranges --bits 20"),
         commands={"_own": "inputs:check"},
         default="_own",
-        kind="OpenGroup",
+        kind=OpenGroup,
     ),
     "evaluate": Entry(
         "Estimate from a log what other policies would have earned.",
         examples=("posse evaluate log.csv", "posse evaluate rates log.csv"),
         commands={"_own": "inputs:evaluate"},
         default="_own",
-        kind="OpenGroup",
+        kind=OpenGroup,
     ),
     "predict": Entry("Choose the arm of largest predicted reward for every row.", "inputs:predict"),
     "runs": Entry(
@@ -134,7 +142,7 @@ COMMANDS = {
         examples=("posse problems --data movielens", "posse problems show embedded:movielens"),
         commands={"_own": "inputs:problems"},
         default="_own",
-        kind="OpenGroup",
+        kind=OpenGroup,
     ),
     "up": Entry("Run a whole federation on this machine.", "operators.up:up"),
     "federation": Entry(

@@ -51,47 +51,6 @@ _TYPO = 0.75
 """Similarity from which on a word is a command with a typo, and not the id of a run or a file."""
 
 
-class Entry(NamedTuple):
-    """A command or a group; nothing of it is imported until it is called."""
-
-    about: str
-    target: str = ""
-    """Function of a command: its module below `posse.cli`, and its name."""
-    examples: tuple[str, ...] = ()
-    commands: Mapping[str, Entry | str] = MappingProxyType({})
-    """Commands of a group; a text is a target."""
-    default: str = ""
-    """Name of the command that takes arguments which name no command. One that begins with `_` is
-    not listed.
-    """
-    kind: str = "Group"
-    """Class of the group, in this module."""
-
-
-def build(name: str, entry: Entry | str) -> ClickCommand:
-    """Make a command or a group."""
-    if isinstance(entry, str):
-        return _command(name, entry)
-    if entry.target:
-        return _command(name, entry.target)
-    kind: type[Group] = globals()[entry.kind]
-    group = kind(name=name, help=text_of(entry.about, entry.examples))
-    group.entries = entry.commands
-    group.default = entry.default
-    return group
-
-
-@cache
-def _command(name: str, target: str) -> ClickCommand:
-    return make_command(name, Command, load(target))
-
-
-def load(target: str) -> Any:
-    """Import a function of the command line."""
-    module, _, name = target.partition(":")
-    return getattr(import_module(f"posse.cli.{module}"), name)
-
-
 class Group(TyperGroup):
     """Commands below one word. Alone it prints its help, or runs its default command."""
 
@@ -236,6 +195,48 @@ class SystemGroup(Group):
         if without_name and args[:1] not in ([flag] for flag in HELP):
             args = [names()[0], *args]
         return super().parse_args(ctx, args)
+
+
+# A table of commands -----------------------------------------------------------------------------
+
+
+class Entry(NamedTuple):
+    """A command or a group; nothing of it is imported until it is called."""
+
+    about: str
+    target: str = ""
+    """Function of a command: its module below `posse.cli`, and its name."""
+    examples: tuple[str, ...] = ()
+    commands: Mapping[str, Entry | str] = MappingProxyType({})
+    """Commands of a group; a text is a target."""
+    default: str = ""
+    """Name of the command that takes arguments which name no command. One that begins with `_` is
+    not listed.
+    """
+    kind: type[Group] = Group
+
+
+def build(name: str, entry: Entry | str) -> ClickCommand:
+    """Make a command or a group."""
+    if isinstance(entry, str):
+        return _command(name, entry)
+    if entry.target:
+        return _command(name, entry.target)
+    group = entry.kind(name=name, help=text_of(entry.about, entry.examples))
+    group.entries = entry.commands
+    group.default = entry.default
+    return group
+
+
+@cache
+def _command(name: str, target: str) -> ClickCommand:
+    return make_command(name, Command, load(target))
+
+
+def load(target: str) -> Any:
+    """Import a function of the command line."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(f"posse.cli.{module}"), name)
 
 
 # Commands that single systems declare -------------------------------------------------------------

@@ -22,6 +22,7 @@ from posse.results import report as write_report
 from posse.results.document import document
 from posse.results.export import (
     ALSO,
+    Scalar,
     aligned,
     column,
     data_of,
@@ -333,7 +334,7 @@ def _is_numeric(rows: Sequence[Row], name: str) -> bool:
     return all(isinstance(row[name], int | float) for row in rows)
 
 
-def _cell(value: object) -> str:
+def _cell(value: Scalar) -> str:
     return words_of(value) if isinstance(value, str | bool) else number(value)
 
 

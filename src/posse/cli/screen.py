@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from posse.results import Record
-    from posse.results.document import Document, Protection, Section
+    from posse.results.document import Document, Protection
+    from posse.results.section import Section
 
 LINES = 24
 """Lines of the short form of a document; one more names the records."""
@@ -144,8 +145,8 @@ def table(
     for name in optional:
         if _width(shown, WIDE_GAP) > terminal.width:
             shown = [column for column in shown if column.texts[0] != name]
-    for name in (None, *spare):
-        shown = [column for column in shown if column.texts[0] != name]
+    for omitted in (None, *spare):
+        shown = [column for column in shown if column.texts[0] != omitted]
         # A wide gap is easier to read; a narrow one may make the table fit.
         gap = WIDE_GAP if _width(shown, WIDE_GAP) <= terminal.width else 1
         widths = _widths(shown, terminal.width - gap * (len(shown) - 1))

@@ -219,16 +219,19 @@ def _check_same(
             f"{settings_file} cannot be read: {error}. Pass --folder to start again.",
             rule="cli.folder.not-readable",
         ) from error
-    terms = []
-    for values in (before, settings):
-        terms.append(terms_as_texts({key: values[key] for key in values.keys() - set(may_change)}))
-    difference = describe_difference(*terms, ("when it began", "in the file now"))
+    before_texts = terms_as_texts(_without(before, may_change))
+    texts = terms_as_texts(_without(settings, may_change))
+    difference = describe_difference(before_texts, texts, ("when it began", "in the file now"))
     if difference:
         raise ConfigError(
             f"the run in {place} has other settings: {difference}. Put the file back, or give the "
             "run another name and pass --folder.",
             rule="cli.file.other-settings",
         )
+
+
+def _without(settings: Status, names: tuple[str, ...]) -> dict[str, object]:
+    return {name: settings[name] for name in settings if name not in names}
 
 
 def _check_none_runs(paths: list[Path]) -> None:
@@ -274,7 +277,7 @@ def _last_error(log: Path) -> str:
 
 def read_parties(place: Path) -> list[Status]:
     """Return what every party knows at the end: customer, owners, servers."""
-    parties = [dict.fromkeys(SHOWN) | result for result in filter(None, _results(place))]
+    parties = [{**dict.fromkeys(SHOWN), **result} for result in filter(None, _results(place))]
     places = {"customer": 0, "owner": 1}
     return sorted(parties, key=lambda party: places.get(str(party["role"]), 2))
 
@@ -292,7 +295,7 @@ def print_parties(
     outcome: Status, parties: Sequence[Status], others: Mapping[str, float], example: bool
 ) -> None:
     """Print the total, what other choices earn, and what each party's own record has."""
-    texts = EXAMPLE if example else {"headline": outcome_line(outcome), "others": OTHERS}
+    texts = EXAMPLE if example else {"headline": f"{outcome_line(outcome)}.", "others": OTHERS}
     headline = texts["headline"].format_map(outcome)
     if others:
         headline += f" {texts['others'].format_map(others)}"

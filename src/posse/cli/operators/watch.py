@@ -94,7 +94,7 @@ class Watch:
     def _look(self, doing: Doing) -> list[str]:
         """Ask every party for its status, and restart those that were killed."""
         statuses = asyncio.run(_ask_all([process.file for process in self.processes]))
-        messages = []
+        messages: list[str] = []
         for number, (process, status) in enumerate(zip(self.processes, statuses, strict=True)):
             code = process.handle.poll()
             if status:
