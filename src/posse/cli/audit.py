@@ -45,7 +45,7 @@ def settings_audit(protocol: AnySystem) -> TyperCommand:
         *,
         config: flags.Config = None,
         all: bool = False,
-        attack: list[str] | None = None,
+        attack: list[str] = flags.NONE_GIVEN,
         json: flags.Json = False,
         full: flags.Full = False,
     ) -> None:
@@ -57,7 +57,7 @@ def settings_audit(protocol: AnySystem) -> TyperCommand:
         """
         settings = settings_of(protocol.Settings, context, config)
         load(settings)
-        auditor = Auditor(settings, attacks=tuple(attack or ()), all=all, seed=settings.seed)
+        auditor = Auditor(settings, attacks=tuple(attack), all=all, seed=settings.seed)
         _audit(auditor, json, full)
 
     command = system_command(protocol, "path")
@@ -73,7 +73,7 @@ def stored_audit() -> TyperCommand:
         run: str,
         *,
         all: bool = False,
-        attack: list[str] | None = None,
+        attack: list[str] = flags.NONE_GIVEN,
         seed: int = 0,
         like: Path | None = None,
         json: flags.Json = False,
@@ -101,7 +101,7 @@ def stored_audit() -> TyperCommand:
             target = record = open_store().get(run)
             name = record.kind
         similar = None if like is None else system(name).Settings.make(file=like)
-        auditor = Auditor(target, attacks=tuple(attack or ()), all=all, seed=seed, like=similar)
+        auditor = Auditor(target, attacks=tuple(attack), all=all, seed=seed, like=similar)
 
         def keep(result: Audit) -> None:
             if record is not None and result.rows and not no_save:

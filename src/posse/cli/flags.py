@@ -37,6 +37,8 @@ Figure = Annotated[
 NoSave = Annotated[bool, typer.Option("--no-save", help="Do not keep the run in the store.")]
 Label = Annotated[str | None, typer.Option(help="Your name for the run.", metavar="TEXT")]
 Full = Annotated[bool, typer.Option("--full", help="Print all details, not the answer alone.")]
+NONE_GIVEN: list[str] = []
+"""Default of an option that may be repeated. It is never changed."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 

@@ -79,7 +79,7 @@ _SYSTEM = "SYSTEM"
 """In an example, the name of the first system."""
 _OTHER_NAMES = re.compile(r"(?<=\w\w), --[\w-]+|/--no-[\w-]+| / --no-[\w-]+")
 _FIRST_COLUMN = 30
-"""click writes a name that is wider than this on a line of its own."""
+"""click writes a name that is wider than this on a separate line."""
 
 _SECTION = "Options:\n"
 _CONTINUED = re.compile(r"\n {5,}")

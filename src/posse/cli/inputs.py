@@ -187,7 +187,7 @@ def _learnt(model: str) -> Learnt:
             learnt = live_of(system).read_model(place)
             if learnt is not None:
                 return learnt
-        there = "is no model that a run wrote" if place.exists() else "does not exist"
+        there = "is not a model of a run" if place.exists() else "does not exist"
         raise DataError(
             f"{model} {there}. Take a file of --model-out, or a folder with the shares of all "
             "parties.",

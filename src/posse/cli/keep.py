@@ -1,5 +1,5 @@
-"""What a command keeps: records in the store, reports and figures. What cannot work fails before
-the run.
+"""Results of a command: records in the store, reports and figures. A place that cannot be written
+is an error before the run.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Keeper:
         """
         if label is not None and not label.strip():
             raise ConfigError(
-                "label must not be empty. Leave --label out, or give it a word.",
+                "label must not be empty. Leave --label out, or pass a word.",
                 rule="cli.label.empty",
             )
         if figure is not None and figure.suffix.lower() not in _PICTURES:

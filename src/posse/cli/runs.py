@@ -44,7 +44,7 @@ LISTED = (
     "status",
     "seeds",
 )
-"""Settings that have a column of their own, or none."""
+"""Settings that are not in the column `settings`."""
 OPTIONAL = ("made (UTC)", "data", "settings")
 """Columns that a list too wide for the terminal leaves out, in this order."""
 QUIET = 10.0
@@ -59,7 +59,7 @@ def list_runs(
     *,
     limit: Limit = 20,
     kind: str | None = None,
-    where: list[str] | None = None,
+    where: list[str] = flags.NONE_GIVEN,
     sort: str = "",
     columns: str = "",
     json: flags.Json = False,
@@ -86,9 +86,7 @@ def list_runs(
     heads = store.heads(row.id for row in rows)  # damaged runs have none
     if queries:
         figures = figures_of(store, heads)
-        print_query(
-            Query(where or [], _names(sort), _names(columns)), figures, rows, heads, limit, json
-        )
+        print_query(Query(where, _names(sort), _names(columns)), figures, rows, heads, limit, json)
     elif json:
         figures_by_id = {row["record"]: row for row in figures_of(store, heads)}
         facts = {row.id: facts_of(row, heads.get(row.id)) for row in rows}

@@ -145,6 +145,7 @@ def table(
     for name in optional:
         if _width(shown, WIDE_GAP) > terminal.width:
             shown = [column for column in shown if column.texts[0] != name]
+    all_columns = shown
     for omitted in (None, *spare):
         shown = [column for column in shown if column.texts[0] != omitted]
         # A wide gap is easier to read; a narrow one may make the table fit.
@@ -153,7 +154,7 @@ def table(
         if widths:
             terminal.print(_grid(shown, widths, gap))
             return
-    headings, *lines = zip(*(column.texts for column in shown), strict=True)
+    headings, *lines = zip(*(column.texts for column in all_columns), strict=True)
     for line in lines:
         terminal.print(_block(headings, line))
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from posse.cli.flags import NONE_GIVEN
 from posse.core.check import require
 from posse.core.errors import ConfigError
 
@@ -15,7 +16,7 @@ Port = Annotated[
     typer.Option(help="Port; else 8750, or a free one.", metavar="INTEGER", min=1, max=65535),
 ]
 Allowed = Annotated[
-    list[str] | None,
+    list[str],
     typer.Option(
         "--allow",
         "--policy",
@@ -35,7 +36,7 @@ def studio(
     key: Path | None = None,
     behind_proxy: str | None = None,
     token: bool = False,
-    allow: Allowed = None,
+    allow: Allowed = NONE_GIVEN,
 ) -> None:
     """Open the studio in the browser: watch and compare runs.
 
@@ -61,7 +62,7 @@ def studio(
         place = serve.place_of(host, port or serve.running(), None, False, None)
         typer.echo(serve.launch_address(place, Keys(serve.folder())))
         return
-    names = tuple(allow or ())
+    names = tuple(allow)
     for name in names:
         _check(name)
     serve.serve(

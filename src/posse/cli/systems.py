@@ -289,7 +289,7 @@ def compare_command(system: AnySystem) -> TyperCommand:
     def compare(
         context: typer.Context,
         *,
-        policy: list[str] | None = None,
+        policy: list[str] = flags.NONE_GIVEN,
         config: flags.Config = None,
         json: flags.Json = False,
         report: flags.Report = None,
@@ -303,20 +303,19 @@ def compare_command(system: AnySystem) -> TyperCommand:
         Options:
             policy (NAME): A policy; repeat it.
         """
-        policies = policy or []
-        if len(policies) < 2:
+        if len(policy) < 2:
             raise ConfigError(
-                f"a comparison needs at least 2 runs, got {len(policies)}. Give two ids ('posse "
+                f"a comparison needs at least 2 runs, got {len(policy)}. Give two ids ('posse "
                 "runs list'), or --policy twice: posse compare --policy ucb --policy thompson",
                 rule="cli.policy.too-few",
             )
-        if len(set(policies)) < len(policies):
+        if len(set(policy)) < len(policy):
             raise ConfigError(
                 "a policy is given twice. To compare parameters: posse sweep --over "
                 "NAME=VALUE,VALUE",
                 rule="cli.policy.twice",
             )
-        varied = _varied(system, context, config, {"policy": policies})
+        varied = _varied(system, context, config, {"policy": policy})
         each = [check(settings).plain() for settings in varied]
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure, json=json)
         _compare(each, [], keeper, json, full)
@@ -381,7 +380,7 @@ def sweep_command(system: AnySystem) -> TyperCommand:
     def sweep(
         context: typer.Context,
         *,
-        over: list[str] | None = None,
+        over: list[str] = flags.NONE_GIVEN,
         workers: int | None = None,
         cluster: str | None = None,
         config: flags.Config = None,
@@ -403,7 +402,7 @@ def sweep_command(system: AnySystem) -> TyperCommand:
         """
         from posse.sweeps import changed_by_twin, plain_where_equal
 
-        grid = _grid(over or ())
+        grid = _grid(over)
         if out is not None:
             check_place(out)
         keeper = Keeper(save=not no_save, report=report, figure=figure)

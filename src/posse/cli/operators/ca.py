@@ -91,7 +91,7 @@ def token(
     role: str,
     name: str | None = None,
     ca: Folder = HERE,
-    host: list[str] | None = None,
+    host: list[str] = flags.NONE_GIVEN,
     address: str = "",
     minutes: int = 15,
     days: float = 90,
@@ -117,14 +117,11 @@ def token(
         posse federation ca token --role comp --out comp.token
     """
     name = name_for(role, name)
-    hosts = host or []
-    made = _authority(ca).token(
-        role, name, minutes=minutes, hosts=hosts, days=days, address=address
-    )
+    made = _authority(ca).token(role, name, minutes=minutes, hosts=host, days=days, address=address)
     if json:
         values = {"token": made.text(), "run": made.peer.run, "role": role, "name": name}
         values |= {"expires": made.expires.isoformat(), "authority": made.fingerprint.hex()}
-        print_json({**values, "address": made.address, "hosts": hosts})
+        print_json({**values, "address": made.address, "hosts": host})
         return
     if out is None:
         print(made.text(), flush=True)

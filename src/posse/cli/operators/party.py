@@ -50,7 +50,7 @@ def start(file: Path, *, record_view: bool = False) -> None:
 
     Options:
         file (FILE): The party's file.
-        record_view: Record what this party sees, for 'posse audit'; give it at every start.
+        record_view: Record what this party sees, for 'posse audit'; pass the flag at every start.
 
     Examples:
         posse party clinic-b.toml
