@@ -306,13 +306,13 @@ class Root(Group):
 
 
 def _narrow() -> int | None:
-    """Width of help on a narrow terminal, which would otherwise be at least 50 columns."""
+    """Return the width of help on a narrow terminal; None for the usual width."""
     columns = shutil.get_terminal_size().columns
     return columns - 1 if columns < 60 else None
 
 
 def _usage(error: Exception) -> str:
-    """Say what is wrong with the command line, and where help is."""
+    """Return what is wrong with the command line, and the command that prints help."""
     text = str(getattr(error, "format_message", error.__str__)()).rstrip()
     context = getattr(error, "ctx", None)
     unknown = re.fullmatch(r"No such command '([^']*)'\.", text)
@@ -326,7 +326,7 @@ def _usage(error: Exception) -> str:
 
 
 def _discard_output() -> None:
-    """Send what is left in the buffers nowhere, or Python complains about it while it exits."""
+    """Discard what is left in the buffers: Python would print an error about it at the exit."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -62,9 +62,9 @@ def demo(
     records: list[Record] = []
     with keeper.keep(records):
         with keeper.on_interrupt():
-            records.extend(_run_levels(settings, keeper))
-        records.append(records.pop(0))  # the twin goes behind the protected runs
-        _print_records(chosen, records, full)
+            pairs = list(_run_levels(settings, keeper, records))
+        records.append(records.pop(0))  # the twin of the first level goes behind the protected runs
+        _print_records(chosen, pairs, full)
         if draws:
             with Doing("writing the report"):
                 page = write_report(records, out / "report.html")
@@ -72,28 +72,39 @@ def demo(
     say(f"Next: posse runs show {records[0].id} --full; posse audit {records[0].id}")
 
 
-def _run_levels(settings: RunSettings, keeper: Keeper) -> Iterator[Record]:
-    """Run the plain twin, which all levels have in common, and each level while there is time."""
-    remark("1. the plain bandit, without protection (the first time, its code is compiled) ...")
-    yield go(settings.plain(), keeper)
+def _run_levels(
+    settings: RunSettings, keeper: Keeper, records: list[Record]
+) -> Iterator[tuple[Record, Record]]:
+    """Run the levels, each with its plain twin, while there is time.
+
+    All protected records and the first twin are added to `records` as soon as they exist.
+    """
+    started = time.monotonic()
     variants = [settings]
     if "level" in type(settings).model_fields:
         variants = [settings.but(level=level.name) for level in system_of(settings).levels]
-    started = time.monotonic()
-    for number, variant in enumerate(variants, start=2):
-        remark(f"{number}. {title(variant)} ...")
-        yield go(variant, keeper)
-        if time.monotonic() - started > ENOUGH_SECONDS:
+    for number, variant in enumerate(variants):
+        if number and time.monotonic() - started > ENOUGH_SECONDS:
             return
+        remark(
+            f"{2 * number + 1}. the plain bandit, without protection (the first time, its code is "
+            "compiled) ..."
+        )
+        twin = go(variant.plain(), keeper)
+        if not number:
+            records.append(twin)
+        remark(f"{2 * number + 2}. {title(variant)} ...")
+        records.append(go(variant, keeper))
+        yield records[-1], twin
 
 
-def _print_records(chosen: AnySystem, records: Sequence[Record], full: bool) -> None:
-    """Print the document of the protected runs and their plain twin, which is the last record."""
-    *protected, twin = records
-    show(document(records), full=full, lines=LINES)
+def _print_records(chosen: AnySystem, pairs: Sequence[tuple[Record, Record]], full: bool) -> None:
+    """Print the document of the protected runs and the plain twin of the first."""
+    _, first_twin = pairs[0]
+    show(document([*(record for record, _ in pairs), first_twin]), full=full, lines=LINES)
     if chosen.about.exact:
-        for record in protected if full else protected[:1]:
-            say(sameness(record, twin), style="bold")
+        for pair in pairs if full else pairs[:1]:
+            say(sameness(*pair), style="bold")
 
 
 def _can_draw() -> bool:

@@ -22,7 +22,7 @@ from posse.core.check import suggestion
 from posse.core.errors import ConfigError, DataError
 from posse.core.files import write_whole
 from posse.core.listing import Listing
-from posse.policies.arms.checks import check as check_policy
+from posse.policies.arms import checks
 from posse.policies.arms.registry import policy as load_policy
 from posse.policies.decisions import Learnt
 from posse.policies.listing import listing as list_policies
@@ -306,7 +306,7 @@ def policies(*, check: str | None = None, json: flags.Json = False) -> None:
 def _check(where: str, json: bool) -> None:
     policy = load_policy(where)
     with Doing(f"checking {where}"):
-        report = check_policy(policy)
+        report = checks.check(policy)
     if json:
         results = [
             {"name": each.name, "passed": each.passed, "reason": each.reason}

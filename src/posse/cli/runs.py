@@ -28,6 +28,7 @@ from posse.results.export import (
     data_of,
     filtered,
     ordered,
+    split,
     summary_rows,
 )
 from posse.results.words import UNKNOWN, common, count, number, plural, seconds, words_of
@@ -45,6 +46,21 @@ LISTED = (
     "seeds",
 )
 """Settings that are not in the column `settings`."""
+STORED = (
+    "record",
+    "kind",
+    "policy",
+    "level",
+    "arms",
+    "horizon",
+    "runs",
+    "total_mean",
+    "party",
+    "label",
+    "data",
+    "created",
+)
+"""Columns of a list by their names in `results.export.ALSO`, where they are filtered."""
 OPTIONAL = ("made (UTC)", "data", "settings")
 """Columns that a list too wide for the terminal leaves out, in this order."""
 QUIET = 10.0
@@ -204,17 +220,22 @@ def figures_of(store: Store, heads: Mapping[str, Record]) -> list[Row]:
 # A list -------------------------------------------------------------------------------------------
 
 
-def print_list(rows: Sequence[RunRow], heads: Mapping[str, Record]) -> None:
+def print_list(
+    rows: Sequence[RunRow], heads: Mapping[str, Record], figures: Sequence[Row] = ()
+) -> None:
     """Print one line per run.
 
     Args:
         rows: The runs.
         heads: Their records, without those of damaged runs.
+        figures: Further columns, one row per run.
     """
     nouns = common(head.words for head in heads.values())
     headings = {"arms": plural(nouns.arm), "horizon": plural(nouns.step)}
     settings = dict(zip(heads, map(_shown_settings, differences(heads.values())), strict=True))
     lines = [_line(row, heads.get(row.id), settings.get(row.id, "")) for row in rows]
+    for line, figure in zip(lines, figures, strict=False):
+        line |= {name: _cell(value) for name, value in figure.items()}
     if len({row.kind for row in rows}) == 1:
         for line in lines:
             line["system"] = ""
@@ -319,9 +340,15 @@ def print_query(
         numeric = [place for place, name in enumerate(columns) if _is_numeric(shown, name)]
         table(names, [list(map(_cell, row.values())) for row in shown], numeric=numeric)
     elif selected:
+        words = [split(condition)[0] for condition in query.where]
+        words += [word.removeprefix("-") for word in query.sort]
+        names = {column(word, figures, headings): word for word in words}
+        further = [
+            {name: row.get(name) for name in names if name not in STORED} for row in selected
+        ]
         by_id = {row.id: row for row in rows}
         ids = [str(row["record"]) for row in selected]
-        print_list([by_id[id] for id in ids], {id: heads[id] for id in ids})
+        print_list([by_id[id] for id in ids], {id: heads[id] for id in ids}, further)
     text = count(len(selected), "row")
     if len(matching) > len(selected):
         text += f" of {len(matching):,}; --limit 0 lists all"

@@ -183,7 +183,7 @@ def _widths(columns: Sequence[_Column], space: int) -> list[int]:
 
 
 def _grid(columns: Sequence[_Column], widths: list[int], gap: int) -> Table:
-    """Make a table without frames: what is copied from a terminal stays readable."""
+    """Make a table without frames: text that is copied from a terminal stays readable."""
     from rich import box
     from rich.table import Table
 

@@ -34,7 +34,7 @@ from posse.runtime import local
 from posse.runtime.local import Layout
 from posse.runtime.network.health import Status
 from posse.runtime.sources import KnownRewards
-from posse.systems.parties import read_federation, read_result
+from posse.systems.parties import RESULT, read_federation, read_result
 
 Known = Mapping[str, KnownRewards | None]
 
@@ -112,6 +112,8 @@ def up(
     print_parties(outcome, parties, others, example)
     _print_new_starts(known, parties)
     _print_cost(parties, seconds)
+    if federation.total_at is not None and not example:
+        typer.echo(f"Result: {place / federation.total_at / 'journal' / RESULT}")
     remark(f"Their files: {place}. One record in full: posse runs show RECORD.")
 
 
