@@ -340,19 +340,31 @@ def print_query(
         numeric = [place for place, name in enumerate(columns) if _is_numeric(shown, name)]
         table(names, [list(map(_cell, row.values())) for row in shown], numeric=numeric)
     elif selected:
-        words = [split(condition)[0] for condition in query.where]
-        words += [word.removeprefix("-") for word in query.sort]
-        names = {column(word, figures, headings): word for word in words}
-        further = [
-            {name: row.get(name) for name in names if name not in STORED} for row in selected
-        ]
+        names = _columns_of_conditions(query, figures, headings)
         by_id = {row.id: row for row in rows}
-        ids = [str(row["record"]) for row in selected]
-        print_list([by_id[id] for id in ids], {id: heads[id] for id in ids}, further)
+        _print_selected([by_id[str(row["record"])] for row in selected], heads, selected, names)
     text = count(len(selected), "row")
     if len(matching) > len(selected):
         text += f" of {len(matching):,}; --limit 0 lists all"
     remark(f"{text}.")
+
+
+def _print_selected(
+    rows: Sequence[RunRow], heads: Mapping[str, Record], figures: Sequence[Row], names: list[str]
+) -> None:
+    """Print runs as a list, with further columns."""
+    further = [{name: row.get(name) for name in names} for row in figures]
+    print_list(rows, {row.id: heads[row.id] for row in rows}, further)
+
+
+def _columns_of_conditions(
+    query: Query, figures: Sequence[Row], headings: Mapping[str, str]
+) -> list[str]:
+    """Return the columns that runs were filtered or sorted by, and that a list lacks."""
+    words = [split(condition)[0] for condition in query.where]
+    words += [word.removeprefix("-") for word in query.sort]
+    columns = {column(word, figures, headings) for word in words}
+    return sorted(columns.difference(STORED))
 
 
 def _is_numeric(rows: Sequence[Row], name: str) -> bool:
