@@ -8,6 +8,7 @@ import csv
 import io
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -164,7 +165,10 @@ def _contexts(
     """Read rows by the names of a model's features, with their lines; without names, as numbers in
     their order.
     """
-    table = open_table(rows, options)
+    # Features are found by the names in the header, so the header gets the names of the model.
+    features = {column: name for name, column in options.columns.items()}
+    table = open_table(rows, replace(options, columns={}))
+    table.header = tuple(features.get(name, name) for name in table.header)
     if learnt.features:
         encoded = read_encoded(table, [], features=learnt.features, ignored=NO_FEATURES)
         return encoded.records.line.tolist(), encoded.values
