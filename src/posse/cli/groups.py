@@ -114,10 +114,10 @@ class Group(TyperGroup):
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the help page."""
-        listed = self.list_commands(ctx)
-        width = max(map(len, listed))
+        commands = self.list_commands(ctx)
+        width = max(map(len, commands))
         panels: dict[str, list[tuple[str, str]]] = {}
-        for name in listed:
+        for name in commands:
             title = self.panels.get(name, "Commands")
             panels.setdefault(title, []).append((name.ljust(width), summary(self.help_of(name))))
         write_page(ctx, formatter, self.default_command(ctx) or self, panels, self.most_lines)

@@ -256,9 +256,9 @@ def _show(files: list[Path], summary: Summary) -> None:
         facts += f"; read with {shlex.join(as_flags(summary.flags))}"
     say(facts)
     for names in summary.similar:
-        listed = ", ".join(map(repr, names))
+        quoted = ", ".join(map(repr, names))
         say(
-            f"{listed} differ only in case or spaces, and are different arms. Correct the file if "
+            f"{quoted} differ only in case or spaces, and are different arms. Correct the file if "
             "they are the same.",
             style="bold red",
         )
@@ -349,14 +349,14 @@ def problems(*, data: str = "", data_dir: Path | None = None, json: flags.Json =
 def _named_like(data: str, lists: Lists) -> Lists:
     """Return the rows whose name contains a word; refuse a word that no name contains."""
     matches = {}
-    known: list[str] = []
+    choices_of_all: list[str] = []
     for system, listing in lists.items():
-        known += ", ".join(row[0] for row in listing.rows).split(", ")
+        choices_of_all += ", ".join(row[0] for row in listing.rows).split(", ")
         match = listing.named_like(data)
         if match.rows:
             matches[system] = match
     if not matches:
-        choices = tuple(dict.fromkeys(known))
+        choices = tuple(dict.fromkeys(choices_of_all))
         raise ConfigError(
             f"no data set '{data}'.{suggestion(data, choices)}", rule="cli.data.unknown"
         )

@@ -328,17 +328,17 @@ def print_query(
     matching = filtered(figures, query.where, headings)
     selected = ordered(matching, query.sort, headings)[: limit or None]
     columns = {column(word, selected, headings): word for word in query.columns}
-    shown = selected
+    projected = selected
     if columns:
-        shown = [{name: row.get(name) for name in columns} for row in selected]
+        projected = [{name: row.get(name) for name in columns} for row in selected]
     if json:
-        print_json(shown)
+        print_json(projected)
         return
     if columns:
         # A heading is the word that was given for a column, or its own longer name.
         names = [word if word in headings else name for name, word in columns.items()]
-        numeric = [place for place, name in enumerate(columns) if _is_numeric(shown, name)]
-        table(names, [list(map(_cell, row.values())) for row in shown], numeric=numeric)
+        numeric = [place for place, name in enumerate(columns) if _is_numeric(projected, name)]
+        table(names, [list(map(_cell, row.values())) for row in projected], numeric=numeric)
     elif selected:
         names = _columns_of_conditions(query, figures, headings)
         by_id = {row.id: row for row in rows}

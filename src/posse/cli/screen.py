@@ -141,18 +141,18 @@ def table(
     """
     terminal = console()
     cells = zip(columns, *rows, strict=True)
-    shown = [_Column(texts, place in numeric) for place, texts in enumerate(cells)]
+    fitting = [_Column(texts, place in numeric) for place, texts in enumerate(cells)]
     for name in optional:
-        if _width(shown, WIDE_GAP) > terminal.width:
-            shown = [column for column in shown if column.texts[0] != name]
-    all_columns = shown
+        if _width(fitting, WIDE_GAP) > terminal.width:
+            fitting = [column for column in fitting if column.texts[0] != name]
+    all_columns = fitting
     for omitted in (None, *spare):
-        shown = [column for column in shown if column.texts[0] != omitted]
+        fitting = [column for column in fitting if column.texts[0] != omitted]
         # A wide gap is easier to read; a narrow one may make the table fit.
-        gap = WIDE_GAP if _width(shown, WIDE_GAP) <= terminal.width else 1
-        widths = _widths(shown, terminal.width - gap * (len(shown) - 1))
+        gap = WIDE_GAP if _width(fitting, WIDE_GAP) <= terminal.width else 1
+        widths = _widths(fitting, terminal.width - gap * (len(fitting) - 1))
         if widths:
-            terminal.print(_grid(shown, widths, gap))
+            terminal.print(_grid(fitting, widths, gap))
             return
     headings, *lines = zip(*(column.texts for column in all_columns), strict=True)
     for line in lines:

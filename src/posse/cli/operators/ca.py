@@ -117,22 +117,24 @@ def token(
         posse federation ca token --role comp --out comp.token
     """
     name = name_for(role, name)
-    made = _authority(ca).token(role, name, minutes=minutes, hosts=host, days=days, address=address)
+    ticket = _authority(ca).token(
+        role, name, minutes=minutes, hosts=host, days=days, address=address
+    )
     if json:
-        values = {"token": made.text(), "run": made.peer.run, "role": role, "name": name}
-        values |= {"expires": made.expires.isoformat(), "authority": made.fingerprint.hex()}
-        print_json({**values, "address": made.address, "hosts": host})
+        values = {"token": ticket.text(), "run": ticket.peer.run, "role": role, "name": name}
+        values |= {"expires": ticket.expires.isoformat(), "authority": ticket.fingerprint.hex()}
+        print_json({**values, "address": ticket.address, "hosts": host})
         return
     if out is None:
-        print(made.text(), flush=True)
+        print(ticket.text(), flush=True)
     else:
-        write_whole(out, f"{made.text()}\n".encode(), mode=PRIVATE, replace=False)
+        write_whole(out, f"{ticket.text()}\n".encode(), mode=PRIVATE, replace=False)
     where = "" if address else " --address HOST:PORT"
     serve = f"posse federation ca serve --ca {ca}"
     if (ca / QUEUE).is_dir():
         serve = "posse party serve, with the founder's file"
     remark(
-        f"for {made.peer}, once, until {made.expires:%H:%M} UTC ({minutes} min).",
+        f"for {ticket.peer}, once, until {ticket.expires:%H:%M} UTC ({minutes} min).",
         "send it to that party by a channel you trust, not over this network: who has it first can "
         "enrol.",
         f"they run: posse party enrol --token-file FILE{where}; here runs: {serve}",

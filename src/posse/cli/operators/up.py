@@ -104,13 +104,13 @@ def up(
         print_json({**figures, "folder": str(place)})
         return
     parties = read_parties(place)
-    known = federation.known_rewards()
-    others = compare(federation.steps, known)
+    rewards_by_owner = federation.known_rewards()
+    others = compare(federation.steps, rewards_by_owner)
     if json:
         print_json(_example_data(outcome, parties, others, place))
         return
     print_parties(outcome, parties, others, example)
-    _print_new_starts(known, parties)
+    _print_new_starts(rewards_by_owner, parties)
     _print_cost(parties, seconds)
     if federation.total_at is not None and not example:
         typer.echo(f"Result: {place / federation.total_at / 'journal' / RESULT}")
@@ -284,10 +284,10 @@ def read_parties(place: Path) -> list[Status]:
     return sorted(parties, key=lambda party: places.get(str(party["role"]), 2))
 
 
-def compare(steps: int, known: Known) -> dict[str, float]:
+def compare(steps: int, rewards_by_owner: Known) -> dict[str, float]:
     """Compute what other choices earn; empty unless the rewards of all owners are in files here."""
-    rewards = [each for each in known.values() if each is not None]
-    if not rewards or len(rewards) < len(known):
+    rewards = [each for each in rewards_by_owner.values() if each is not None]
+    if not rewards or len(rewards) < len(rewards_by_owner):
         return {}
     means = [each.mean for each in rewards]
     return {"even_split": steps * sum(means) / len(means), "best_alone": steps * max(means)}
@@ -327,10 +327,10 @@ def _example_data(
     return {**figures, "parties": own, "folder": str(place)}
 
 
-def _print_new_starts(known: Known, parties: Sequence[Status]) -> None:
+def _print_new_starts(rewards_by_owner: Known, parties: Sequence[Status]) -> None:
     """Print which files of rewards were used up, and started again."""
     pulls = {party["party"]: party["pulls"] or 0 for party in parties}
-    for name, rewards in known.items():
+    for name, rewards in rewards_by_owner.items():
         if rewards is not None and 0 < (rewards.rows or 0) < pulls[name]:
             remark(
                 f"the file of '{name}' has {rewards.rows:,} rewards for {pulls[name]:,} pulls: "
