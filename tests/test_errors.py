@@ -31,7 +31,7 @@ CLASSES = [
 
 def page_of(code: str) -> Path:
     """The page of a code's family."""
-    return DOCS / f"{errors.page_of(code)}.md"
+    return DOCS.parent / errors.page_of(code)
 
 
 def write_pages() -> None:

@@ -180,7 +180,7 @@ def test_every_setting_of_arms_is_a_flag_with_help(posse: Call, name: str) -> No
         ("arms --steps 0", "steps must be at least 1"),
         ("arms --delta 1", "delta must be above 0 and below 1"),
         ("arms --limit 0", "epsilon must be a finite number above 0"),
-        ("--epsilon 1 arms", "Put those of 'arms' behind it"),
+        ("--epsilon 1 arms", "unexpected extra argument (arms)"),
         ("legs", "No such command 'legs'"),
     ],
 )
@@ -188,7 +188,7 @@ def test_mistakes_about_arms_are_one_line(posse: Call, flags: str, said: str) ->
     assert said in one_line(posse("budget", *flags.split()))
 
 
-def test_flags_before_a_command_are_refused_as_json_too(posse: Call) -> None:
-    outcome = posse("budget", "--json", "arms")
+def test_mistakes_are_refused_as_json_too(posse: Call) -> None:
+    outcome = posse("budget", "arms", "--arms", "1", "--json")
     assert outcome.code == 2
-    assert "Put those of 'arms' behind it" in json.loads(outcome.out)["error"]["text"]
+    assert json.loads(outcome.out)["error"]["field"] == "arms"

@@ -73,7 +73,8 @@ def test_signing_twice_gives_the_same_answer(ready: Call) -> None:
         "already" in said
     )
     assert not Path("three").exists()
-    assert "1 (used)" in ready("federation", "ca", "list").out
+    (token_row,) = json.loads(ready("federation", "ca", "list", "--json").out)["tokens"]
+    assert (token_row["refusals"], token_row["last_refusal"]) == (1, "used")
 
 
 def test_over_the_wire_as_processes(process: Start, ready: Call) -> None:
@@ -221,7 +222,7 @@ WRONG = [
     (["federation", "ca", "sgin"], "No such command 'sgin'"),
     (["party", "enrol", "hello"], "[P710] this is not a token: it must begin with 'posse1_'"),
     (["party", "enrol", "posse1_abcd"], "the token has a typo"),
-    (["party", "enrol"], "a token is needed, once. Pass --token-file FILE"),
+    (["party", "enrol"], "(rule: cli.token.missing; "),
     (
         ["party", "enrol", "x", "--request", "a", "--answer", "b"],
         "are three ways to enrol. Pass one of them",
@@ -294,7 +295,7 @@ def test_mistakes_with_an_authority(
 
 def test_mistakes_with_a_token(ready: Call) -> None:
     token = token_of(ready)
-    assert "does not say where the authority listens" in one_line(ready("party", "enrol", token))
+    assert "(rule: cli.address.missing; " in one_line(ready("party", "enrol", token))
     assert "address must be host:port" in one_line(ready("party", "enrol", token, "--address", "x"))
     assert not Path("clinic-b").exists(), "no key is drawn for a command that cannot work"
     assert "cannot read the answer none" in one_line(

@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
-from posse.cli.operators.federation import _ended
-from posse.cli.operators.watch import Pace, Watch, state_of
+from posse.cli.operators.up import _ended
+from posse.cli.operators.watch import Watch
 from posse.core.errors import PosseError, StalledError
 from posse.results.store import Store
+from posse.runtime.network.health import words
 from posse.runtime.network.operate import _own_source
 from posse.systems.registry import run
 from posse.systems.samba.settings import Samba
@@ -63,48 +64,41 @@ def child(parent: int, file: str) -> int:
     raise AssertionError(f"no process runs {file}")
 
 
-def test_a_source_that_fails_at_every_call_is_said_with_what_to_do() -> None:
+def test_a_source_that_fails_at_every_call_is_printed_with_what_to_do() -> None:
     """Once, and again when it fails after it had answered; three failures in a row make a party's
-    status say so.
+    status name them.
     """
     party = SimpleNamespace(source_trouble=(2, "OSError: closed"))
     assert _own_source(party) == {}  # type: ignore[arg-type]
     party.source_trouble = (3, "OSError: closed")
-    status, said = _own_source(party), list[str]()  # type: ignore[arg-type]
-    assert (
-        state_of({"finished": False, "paused": False, "waiting": {}, **status})
-        == "its source fails (3 times)"
-    )
+    status = _own_source(party)  # type: ignore[arg-type]
+    running = {"finished": False, "paused": False, "waiting": {}}
+    assert words({**running, **status}) == "its source fails (3 times)"
     watch = Watch(None, None)  # type: ignore[arg-type]
-    watch._say = said.append
     process: Any = SimpleNamespace(name="clinic-1", file=Path("clinic-1.toml"))
-    for shown in (status, status, {}, status):
-        watch._look_at_source(process, shown)
-    assert len(said) == 2
-    assert said[0].startswith(
-        "the source of 'clinic-1' has failed 3 times in a row: OSError: closed. Fix what [source]"
-    )
+    messages = []
+    for source in (status["source"], status["source"], None, status["source"]):
+        messages += watch._failure(process, source)  # type: ignore[arg-type]
+    assert len(messages) == 2
+    for text in ("'clinic-1'", "3 times", "OSError: closed", "clinic-1.toml"):
+        assert text in messages[0]
 
 
-def test_a_run_that_ended_early_has_no_time_left() -> None:
-    """It has a last step by then, which the file of the federation does not name."""
+def test_progress_is_a_share_of_the_last_step_that_is_known() -> None:
+    """A run may end before the last step that the file of the federation names."""
     watch = Watch(None, SimpleNamespace(steps=1_000_000))  # type: ignore[arg-type]
-    watch._pace = SimpleNamespace(at=lambda now, step: 2.0)  # type: ignore[assignment]
-    watch._measure({"step": 7, "horizon": 1_000_000})
-    assert watch._left == ", about 138.9 h left"
-    watch._measure({"step": 7, "horizon": 7})
-    assert (watch.line, watch._left) == ("step 7 of 7, 2 steps/s", "")
+    assert watch._progress({"step": 7, "horizon": 70}) == (0.1, "step 7 of 70")
+    assert watch._progress({"step": 7, "horizon": None})[0] == 7 / 1_000_000
+    assert watch._progress({"step": 7, "horizon": 7}) == (1.0, "step 7 of 7")
 
 
-def test_the_line_of_a_run_says_why_it_waits_from_the_first_step_on() -> None:
-    watch = Watch(None, SimpleNamespace(steps=9))  # type: ignore[arg-type]
+def test_the_line_of_a_run_has_why_it_waits_from_the_first_step_on() -> None:
     for step in (None, 7):
-        watch._measure(
-            {"step": step, "horizon": 9, "waiting": {"clinic-2": "its journal was deleted"}}
-        )
-        assert "without clinic-2 (its journal was deleted)" in watch.line
-    watch._measure({"step": None})
-    assert watch.line == "starting"
+        watch = Watch(None, SimpleNamespace(steps=9))  # type: ignore[arg-type]
+        waiting = {"clinic-2": "its journal was deleted"}
+        _, line = watch._progress({"step": step, "horizon": 9, "waiting": waiting})
+        assert "without clinic-2 (its journal was deleted)" in line
+        assert watch._progress({"step": step})[1] == ("step 7" if step else "starting")
 
 
 @pytest.mark.parametrize(
@@ -366,7 +360,7 @@ def test_an_early_interrupt_of_a_run_that_has_begun_says_how_it_goes_on(
 
     file = tmp_path / "fed.toml"
     file.write_text(FILE.format(budget=30, port=free_port()))
-    monkeypatch.setattr("posse.cli.operators.federation._check_none_runs", interrupt)
+    monkeypatch.setattr("posse.cli.operators.up._check_none_runs", interrupt)
     for more in ([], ["--folder", str(tmp_path / "there")]):
         told = posse("up", str(file), *more)
         assert told.code == 130
@@ -510,8 +504,8 @@ def test_a_party_that_could_reach_nobody_does_not_start(tmp_path: Path, posse: C
     comp.write_text(comp.read_text().replace("[connect]\n", "[connect]\n# "))
     told = posse("party", str(comp))
     assert told.code == 2
-    for words in ("a way to 'controller'", "Give listen", "[connect]", "VPN or a tunnel"):
-        assert words in last_line(told.err)
+    for text in ("a way to 'controller'", "Give listen", "[connect]", "VPN or a tunnel"):
+        assert text in last_line(told.err)
 
 
 @pytest.mark.parametrize("command", ["start", "doctor", "status"])
@@ -526,8 +520,8 @@ def test_a_party_folder_that_used_a_relay_is_told_what_replaces_it(
         comp.write_text(changed)
         told = posse("party", command, str(comp))
         assert told.code == 2 if command != "doctor" else told.code != 0
-        for words in (names, "removed in 0.2", "Give listen", "VPN or a tunnel"):
-            assert words in told.out + told.err
+        for word in (names, "removed in 0.2", "Give listen", "VPN or a tunnel"):
+            assert word in " ".join((told.out + told.err).split())
     comp.write_text(text)
     assert "removed" not in posse("party", "doctor", str(comp)).out
 
@@ -545,22 +539,9 @@ def test_files_that_are_not_there(posse: Call) -> None:
         )
 
 
-def test_a_state_says_who_is_missing_and_never_whose_reward_is_awaited() -> None:
+def test_a_state_names_who_is_missing_and_never_whose_reward_is_awaited() -> None:
     status = {"waiting": {}, "paused": False, "finished": False, "step": 4}
-    assert state_of(status, None, answered=True, over=False) == "connected"
-    assert state_of({**status, "paused": True}, None, answered=True, over=False) == "paused"
-    assert state_of({**status, "finished": True}, None, answered=True, over=False) == "finished"
-    assert (
-        state_of({**status, "waiting": {"comp": "", "a": ""}}, None, answered=True, over=False)
-        == "waiting for comp, a"
-    )
-    ends = {None: "connected", 0: "stopped", 2: "failed", -9: "killed"}
-    assert {code: state_of({}, code, answered=True, over=False) for code in ends} == ends
-    assert state_of({}, None, answered=False, over=False) == "starting"
-    assert state_of({}, 0, answered=True, over=True) == "finished"
-
-
-def test_the_pace_is_of_the_last_half_minute() -> None:
-    pace = Pace()
-    paces = [pace.at(now, step) for now, step in ((0.0, 0), (20.0, 20), (40.0, 60), (60.0, 60))]
-    assert paces == [0.0, 1.0, 2.0, 0.0]
+    assert words(status) == "connected"
+    assert words({**status, "paused": True}) == "paused"
+    assert words({**status, "finished": True}) == "finished"
+    assert words({**status, "waiting": {"comp": "", "a": ""}}) == "waiting for comp, a"

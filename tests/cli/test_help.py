@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from posse.cli.app import PANELS, app
-from posse.cli.names import OLD, rename
+from posse.cli.app import COMMANDS, PANELS, app
+from posse.cli.groups import OLD, build, rename
+from posse.cli.help import summary
 from tests.kit.commands import Call, call, one_line
 
 SNAPSHOT = Path(__file__).parent / "help.json"
@@ -85,6 +86,12 @@ def test_18_commands_are_at_the_top_in_panels(pages: dict[tuple[str, ...], str])
     titles = [*dict.fromkeys(PANELS.values())]
     shown = [line.removesuffix(":") for line in pages[()].splitlines()]
     assert [line for line in shown if line in titles] == titles
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if COMMANDS[name].target])
+def test_the_list_of_all_commands_has_the_text_of_each(name: str) -> None:
+    """The list is printed without importing a command."""
+    assert summary(build(name, COMMANDS[name]).help) == summary(COMMANDS[name].about)
 
 
 def test_all_options_are_on_the_long_page(pages: dict[tuple[str, ...], str]) -> None:

@@ -79,6 +79,7 @@ posse_checks = posse.policies.arms.checks
         ("own.py:Mnie", MINE, "Did you mean 'Mine'"),
         ("own.py:Needs", MINE, "must be a subclass of posse.policies.Policy"),
         ("own.py:Mine", "class Mine(:", "SyntaxError"),
+        ("own.py:Mine", "x = 1\nimport gone_module", "'gone_module' (own.py, line 2)"),
         (
             "own.py:Mine",
             "x = undefined",

@@ -306,7 +306,7 @@ def test_no_model_is_said_in_one_line(posse: Call, tmp_path: Path) -> None:
         assert done.code == 2
         assert said in done.err
     (tmp_path / "empty").mkdir()
-    assert "no model that a run wrote" in posse("predict", "empty", "rows.csv").err
+    assert "rule: cli.model.not-a-model;" in posse("predict", "empty", "rows.csv").err
     with pytest.raises(DataError):
         read_logs(tmp_path / "none.csv")
 
@@ -394,6 +394,9 @@ def test_predictions_tell_rows_by_their_line_where_some_are_dropped(
     (tmp_path / "rows.csv").write_text("town,age\nBern,0.5\nBasel,0.5\nChur,old\nChur,0.25\n")
     refused = posse("predict", "model.npz", "rows.csv")
     assert (refused.code, refused.out) == (2, "")
+    (tmp_path / "own.csv").write_text("Ort,age\nBern,0.5\n")
+    mapped = posse("predict", "model.npz", "own.csv", "--columns", "town=Ort", "--json")
+    assert [one["name"] for one in json.loads(mapped.out)] == ["tea"], mapped.err
     made = posse("predict", "model.npz", "rows.csv", "--skip-bad")
     assert made.out == "row,line,arm,name,predicted\n1,2,0,tea,1.25\n2,5,1,coffee,1.125\n"
     assert "Row 4, column 'age': 'old' is not a number" in made.err

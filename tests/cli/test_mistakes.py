@@ -160,7 +160,7 @@ def test_no_space_left_keeps_nothing(posse: Call, monkeypatch: pytest.MonkeyPatc
 def test_compare_needs_two_of_one_sort(posse: Call) -> None:
     assert "at least 2 runs, got 0" in one_line(posse("compare"))
     assert "at least 2 runs, got 1" in one_line(posse("compare", "--policy", "ucb"))
-    assert "got both" in one_line(posse("compare", "a", "b", "--budget", "5"))
+    assert "--budget" in one_line(posse("compare", "a", "b", "--budget", "5"))
     assert "given twice" in one_line(posse("compare", "--policy", "ucb", "--policy", "ucb"))
     assert "'ucb' has no parameter 'tau'" in one_line(
         posse("compare", "--policy", "ucb", "--policy", "thompson", "--tau", "1")

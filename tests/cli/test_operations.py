@@ -15,7 +15,7 @@ import yaml
 from typer.testing import CliRunner
 
 from posse.cli.app import app
-from posse.cli.operators.operations import unit_text, units_with_old_names
+from posse.cli.operators.party import unit_text, units_with_old_names
 from posse.core.settings import read_toml
 from posse.runtime.local import write_party
 from tests.kit.federations import laid_out
@@ -257,7 +257,7 @@ def test_the_entry_point_runs_in_a_bare_environment(tmp_path):
 def test_doctor_names_units_that_call_posse_by_an_old_name(party, tmp_path, monkeypatch):
     folder = tmp_path / "units"
     folder.mkdir()
-    monkeypatch.setattr("posse.cli.operators.operations.UNIT_FOLDERS", (folder, tmp_path / "none"))
+    monkeypatch.setattr("posse.cli.operators.party.UNIT_FOLDERS", (folder, tmp_path / "none"))
     (folder / "other.service").write_text("[Service]\nExecStart=/bin/true serve a.toml\n")
     (folder / "new.service").write_text(
         unit_text(party, "a", "party serve", Path("/b/posse"), party)

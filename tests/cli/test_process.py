@@ -37,7 +37,7 @@ def test_a_mistake_exits_with_2_and_one_line(process: Start) -> None:
     out, err = started.communicate(timeout=SECONDS)
     assert (started.returncode, out) == (2, "")
     assert err.startswith("error: [P100] owners must be at least 2, got 1. Ask for 2 or more.")
-    assert err.endswith(" (rule: problems.owners.below-two; see errors/P100)\n")
+    assert err.endswith(" (rule: problems.owners.below-two; see docs/errors/P100.md)\n")
 
 
 def test_what_forks_for_tests_outlives_any_one_that_asks(process: Start) -> None:

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posse.cli.app import app
-from posse.cli.operators import federation, living, watch
+from posse.cli.operators import party, service, up, watch
 from posse.core.errors import LinkError, PosseError
 from posse.results.store import Store
 from tests.kit.commands import Call, one_line
@@ -24,9 +24,6 @@ from tests.kit.rules import refusals, rules
 RUN = "run samba --owners 3 --budget 10"
 TOKEN = "federation ca token --role"
 COMMANDS = {
-    "cli.argument.given-twice": "problems show a.csv --data b.csv",
-    "cli.flags.before-command": "budget --json arms",
-    "cli.ids.with-settings": "compare a b --budget 5",
     "cli.command.removed": "reproduce --list",
     "cli.data.unknown": "problems --data zzz",
     "cli.label.empty": f"{RUN} --label=",
@@ -86,12 +83,12 @@ def test_a_command_breaks_its_rule(posse: Call, folder: Path, rule: str) -> None
         assert made.code == 0, made.err
     outcome = posse(*COMMANDS[rule].split())
     assert outcome.code == 2
-    assert f"(rule: {rule}; see errors/P" in outcome.err
+    assert f"(rule: {rule}; see docs/errors/P" in outcome.err
 
 
 def test_bytes_that_are_no_text_are_no_token() -> None:
     outcome = CliRunner().invoke(app, ["party", "enrol", "-"], input=b"\xff\xfe")
-    assert "(rule: cli.token.not-a-token; see errors/P700)" in outcome.stderr
+    assert "(rule: cli.token.not-a-token; see docs/errors/P700.md)" in outcome.stderr
 
 
 def test_a_place_of_another_user_and_a_folder_that_cannot_be_made_are_refused(
@@ -117,36 +114,42 @@ def raises(error: Exception) -> Callable[..., Any]:
 
 
 def answers(**replaced: Any) -> Callable[[pytest.MonkeyPatch], None]:
-    """Replace functions of `posse.cli.operators.living`; a value is what they return."""
+    """Replace functions of `posse.cli.operators.service`; a value is what they return."""
 
     def replace(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(living, "PATIENCE", 0.0)
+        patch.setattr(service, "PATIENCE", 0.0)
         for name, value in replaced.items():
-            patch.setattr(living, name, value if callable(value) else lambda *_, v=value: v)
+            patch.setattr(service, name, value if callable(value) else lambda *_, v=value: v)
 
     return replace
 
 
 FOUNDER = {"role": "owner", "service": "clinic-b", "serial": "1", "renewal": "no", "until": ""}
 ANSWERS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], object]]] = {
-    "cli.run.refused": (answers(), lambda: living._finish({**QUEUED, "phase": "refused"}, False)),
-    "cli.run.dropped": (answers(), lambda: living._finish({**QUEUED, "phase": "dropped"}, False)),
+    "cli.run.refused": (
+        answers(),
+        lambda: service._print_result({**QUEUED, "phase": "refused"}, False),
+    ),
+    "cli.run.dropped": (
+        answers(),
+        lambda: service._print_result({**QUEUED, "phase": "dropped"}, False),
+    ),
     "cli.run.not-dropped": (
         answers(_ask={**QUEUED, "phase": "over"}),
-        lambda: living.queue(Path("a.toml"), cancel="march"),
+        lambda: service.queue(Path("a.toml"), cancel="march"),
     ),
     "cli.at.not-the-founder": (
         answers(_ask=FOUNDER),
-        lambda: living.expel("clinic-c", Path("a.toml")),
+        lambda: service.expel("clinic-c", at=Path("a.toml")),
     ),
-    "cli.service.not-left": (answers(_ask="no"), lambda: living.leave(Path("a.toml"))),
+    "cli.service.not-left": (answers(_ask="no"), lambda: service.leave(Path("a.toml"))),
     "cli.certificate.not-renewed": (
         answers(_ask=lambda path, command: FOUNDER if command == "status" else "no"),
-        lambda: living.renew(Path("a.toml")),
+        lambda: service.renew(Path("a.toml")),
     ),
     "cli.service.not-stopped": (
         answers(_ask="stopped", _process=1),
-        lambda: living.stop_service(Path("a.toml")),
+        lambda: service.stop_service(Path("a.toml")),
     ),
 }
 
@@ -173,7 +176,7 @@ def test_a_service_that_refuses_or_hangs_is_named(
     monkeypatch.setattr("posse.runtime.network.operate.ask", raises(LinkError(answer)))
     monkeypatch.setattr("posse.runtime.network.health.not_answering", lambda folder: frozen)
     with pytest.raises(PosseError) as caught:
-        living._answer(Path("member.toml"), "status", 0.0)
+        service._answer(Path("member.toml"), "status", 0.0)
     assert caught.value.rule == rule
 
 
@@ -185,23 +188,23 @@ def ended(code: int, folder: Path) -> SimpleNamespace:
 
 
 PARTIES: dict[str, Callable[[Path], object]] = {
-    "cli.listen.no-way-to-peer": lambda folder: federation._reachable(
+    "cli.listen.no-way-to-peer": lambda folder: party._reachable(
         SimpleNamespace(file=SimpleNamespace(listen=None, connect={})),  # type: ignore[arg-type]
         SimpleNamespace(peers=["comp"], remarks=()),  # type: ignore[arg-type]
     ),
-    "cli.listen.cannot-listen": lambda folder: federation.cannot_listen(
+    "cli.listen.cannot-listen": lambda folder: party.cannot_listen(
         OSError(errno.EADDRINUSE, "in use"), folder
     ),
-    "cli.folder.not-readable": lambda folder: federation._check_same(folder, {}, folder, ()),
-    "cli.file.other-settings": lambda folder: federation._check_same(
+    "cli.folder.not-readable": lambda folder: up._check_same(folder, {}, folder, ()),
+    "cli.file.other-settings": lambda folder: up._check_same(
         written(folder / "begun", '{"owners": 3}'), {"owners": 4}, folder, ()
     ),
-    "cli.party.ended-early": lambda folder: federation._ended(
+    "cli.party.ended-early": lambda folder: up._ended(
         ended(2, written(folder / "log", "error: no").parent),  # type: ignore[arg-type]
         None,  # type: ignore[arg-type]
         folder,
     ),
-    "cli.run.stopped": lambda folder: federation._ended(
+    "cli.run.stopped": lambda folder: up._ended(
         ended(0, folder),  # type: ignore[arg-type]
         SimpleNamespace(total_at=None),  # type: ignore[arg-type]
         folder,
@@ -233,7 +236,7 @@ def test_what_a_running_party_refuses_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "comp.toml"
-    monkeypatch.setattr(federation, "_journal", lambda file: tmp_path)
+    monkeypatch.setattr(party, "_journal", lambda file: tmp_path)
 
     def rule_of(call: Callable[[], object]) -> str:
         with pytest.raises(PosseError) as caught:
@@ -243,12 +246,13 @@ def test_what_a_running_party_refuses_is_named(
     async def status(file: Path) -> dict[str, Any]:
         return {"step": 1}
 
-    monkeypatch.setattr(federation, "status_of", status)
-    assert rule_of(lambda: federation._check_none_runs([file])) == "cli.party.runs-already"
-    monkeypatch.setattr(federation, "STOPPING", 0.0)
-    monkeypatch.setattr("posse.cli.operators.living.is_service", lambda file: False)
+    monkeypatch.setattr(party, "status_of", status)
+    monkeypatch.setattr(up, "status_of", status)
+    assert rule_of(lambda: up._check_none_runs([file])) == "cli.party.runs-already"
+    monkeypatch.setattr(party, "STOPPING", 0.0)
+    monkeypatch.setattr("posse.cli.operators.service.is_service", lambda file: False)
     monkeypatch.setattr("posse.runtime.network.operate.ask", lambda *_: status(file))
-    assert rule_of(lambda: federation.stop(file)) == "cli.party.not-stopped"
+    assert rule_of(lambda: party.stop(file)) == "cli.party.not-stopped"
 
     def command(file: Path, words: str) -> dict[str, str]:
         if words == "status":
@@ -258,14 +262,14 @@ def test_what_a_running_party_refuses_is_named(
     from posse.runtime.network import operate
 
     with monkeypatch.context() as patch:
-        patch.setattr(federation, "_command", command)
-        assert rule_of(lambda: federation.end(file)) == "cli.party.cannot-end"
+        patch.setattr(party, "_command", command)
+        assert rule_of(lambda: party.end(file)) == "cli.party.cannot-end"
     monkeypatch.setattr("posse.runtime.network.operate.ask", raises(LinkError("gone")))
     monkeypatch.setattr(
         "posse.systems.parties.read_result", lambda journal: {"run": "march", "outcome": "over"}
     )
     monkeypatch.setattr("posse.runtime.network.health.not_answering", lambda journal: "")
-    assert rule_of(lambda: federation._command(file, "status")) == "cli.party.not-running"
+    assert rule_of(lambda: party._command(file, "status")) == "cli.party.not-running"
 
 
 def test_a_service_is_restored_with_its_runs(

@@ -140,7 +140,7 @@ def test_one_question_in_a_terminal_is_enough(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write(tmp_path, name)
-    monkeypatch.setattr("posse.cli.check.in_terminal", lambda: True)
+    monkeypatch.setattr("posse.cli.systems.in_terminal", lambda: True)
     words = ["simulate", "samba", "--data", str(file), "--horizon", "20", "--runs", "1"]
     done = CliRunner().invoke(app, [*words, "--no-save"], input="\n")
     assert done.exit_code == 0, done.output

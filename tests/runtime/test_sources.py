@@ -74,6 +74,40 @@ def test_a_file_is_replayed_in_order_and_again(tmp_path):
     assert rewards(made(tmp_path, kind="csv", file="table.csv"), [1, 0]) == [0.75, 0.25]
 
 
+def test_a_used_up_file_of_rewards_is_printed_each_time_it_starts_again(tmp_path, capsys):
+    (tmp_path / "plain.csv").write_text("0.5\n1\n")
+    rewards(made(tmp_path, kind="csv", file="plain.csv"), [0, 1, 2, 3, 4])
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all("plain.csv" in line and "2 rewards" in line for line in lines)
+
+
+def test_a_table_of_rewards_is_read_as_data_are(tmp_path):
+    text = "Tag;Erlös\nMontag;0,25\nDienstag;0,75\n"
+    (tmp_path / "table.csv").write_bytes(text.encode("cp1252"))
+    settings = {"kind": "csv", "file": "table.csv", "decimal": ",", "encoding": "cp1252"}
+    for columns in ({"columns": "reward=Erlös"}, {"column": "Erlös"}):
+        assert rewards(made(tmp_path, **settings, **columns), [1, 0]) == [0.75, 0.25]
+    source = SourceSettings(**settings, columns="reward=Erlös")
+    assert source.known(tmp_path) == (0.5, 2)
+    (tmp_path / "table.csv").write_text("reward;x\n0,5;1\n7;1\n")
+    with pytest.raises(DataError, match="line 3"):
+        made(tmp_path, kind="csv", file="table.csv", decimal=",")
+
+
+def test_what_a_file_has_is_known_and_what_a_service_pays_is_not(tmp_path):
+    (tmp_path / "ratings.csv").write_text("item,rating\na,5\na,1\na,4\na,2\n")
+    ratings = SourceSettings(kind="ratings", file="ratings.csv")
+    assert ratings.known(tmp_path, 3) == (0.5, None)
+    assert SourceSettings(kind="http", url="http://localhost").known(tmp_path) is None
+
+
+def test_a_module_that_a_source_imports_and_that_is_missing_is_named(tmp_path, monkeypatch):
+    (tmp_path / "rewards_of_nowhere.py").write_text("import no_such_module_at_all\n")
+    with pytest.raises(ConfigError, match="imports 'no_such_module_at_all'"):
+        made(tmp_path, kind="python", function="rewards_of_nowhere:reward")
+
+
 def test_functions_may_be_async_and_slow(tmp_path, monkeypatch):
     (tmp_path / "my_rewards_module.py").write_text(
         "import asyncio\n"

@@ -21,18 +21,23 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from posse.cli import actions, audit, catalogue, check, demo, logs, runs, studio, systems
 from posse.cli.flags import INTERRUPTED
-from posse.cli.groups import Group, group_of_systems, group_with_default, top_level_command
-from posse.cli.help import HELP, WIDEST, Command, text_of
-from posse.cli.names import OLD, refuse_removed, rename
-from posse.cli.operators import ca, federation, living, operations
+from posse.cli.groups import (
+    Entry,
+    Group,
+    OpenGroup,
+    SystemGroup,
+    current_names,
+    declared_command,
+    summaries,
+)
+from posse.cli.help import HELP, WIDEST
 from posse.cli.screen import complain, remark
 from posse.core.check import did_you_mean
 from posse.core.errors import PosseError, page_of
@@ -41,7 +46,6 @@ from posse.version import __version__
 
 if TYPE_CHECKING:
     from click import Command as ClickCommand
-    from click import Context, HelpFormatter
 
 PANELS = {
     "demo": "Try it",
@@ -66,6 +70,134 @@ PANELS = {
 """All commands at the top level, in the order a newcomer needs them, with the titles of their
 panels.
 """
+
+COMMANDS = {
+    "demo": Entry("See it work: no download, half a minute.", "demo:demo"),
+    "studio": Entry("Open the studio in the browser: watch and compare runs.", "studio:studio"),
+    "run": Entry(
+        "Run a protected protocol, or its plain bandit with --plain.",
+        examples=("posse run SYSTEM --owners 10", "posse run SYSTEM --plain --policy thompson"),
+        commands={"_system": "systems:run_command"},
+        kind=SystemGroup,
+    ),
+    "compare": Entry(
+        "Compare stored runs (ids), or policies on the same worlds.",
+        examples=(
+            "posse compare last ID",
+            "posse compare SYSTEM --policy ucb --policy thompson",
+        ),
+        commands={
+            "_system": "systems:compare_command",
+            "_stored": "systems:compare_stored_command",
+        },
+        default="_stored",
+        kind=SystemGroup,
+    ),
+    "sweep": Entry(
+        "Run a grid of settings.",
+        examples=(
+            "posse sweep SYSTEM --over policy=ucb,thompson",
+            "posse sweep SYSTEM --over horizon=1000,10000 --out table.csv",
+        ),
+        commands={"_system": "systems:sweep_command"},
+        default="_system",
+        kind=SystemGroup,
+    ),
+    "audit": Entry(
+        "Attack a stored run (id), a recorded view (file), or settings.",
+        examples=("posse audit last", "posse audit SYSTEM --level paper"),
+        commands={"_system": "audit:settings_audit", "_stored": "audit:stored_audit"},
+        default="_stored",
+        kind=SystemGroup,
+    ),
+    "check": Entry(
+        "Check your own table, or the ranges of a protocol.",
+        examples=("posse check ratings.csv", "posse check ranges --bits 20"),
+        commands={"_own": "inputs:check"},
+        default="_own",
+        kind=OpenGroup,
+    ),
+    "evaluate": Entry(
+        "Estimate from a log what other policies would have earned.",
+        examples=("posse evaluate log.csv", "posse evaluate rates log.csv"),
+        commands={"_own": "inputs:evaluate"},
+        default="_own",
+        kind=OpenGroup,
+    ),
+    "predict": Entry("Choose the arm of largest predicted reward for every row.", "inputs:predict"),
+    "runs": Entry(
+        "List, show, delete, export and report the runs on this machine.",
+        examples=("posse runs list", "posse runs show last"),
+        commands={
+            "list": "runs:list_runs",
+            "show": "runs:show",
+            "delete": "runs:delete",
+            "export": "runs:export",
+            "report": "runs:report",
+        },
+    ),
+    "policies": Entry("List the policies of every system, or check your own.", "inputs:policies"),
+    "problems": Entry(
+        "List the data that every system can learn from.",
+        examples=("posse problems --data movielens", "posse problems show embedded:movielens"),
+        commands={"_own": "inputs:problems"},
+        default="_own",
+        kind=OpenGroup,
+    ),
+    "up": Entry("Run a whole federation on this machine.", "operators.up:up"),
+    "federation": Entry(
+        "Create a federation, and propose runs to it.",
+        examples=(
+            "posse federation create hospitals",
+            "posse federation submit run.toml --at hospitals/customer.toml",
+        ),
+        commands={
+            "create": "operators.service:create",
+            "submit": "operators.service:submit",
+            "queue": "operators.service:queue",
+            "expel": "operators.service:expel",
+            "ca": Entry(
+                "Certify the parties of a run: tokens, certificates, revocation.",
+                examples=(
+                    "posse federation ca init --run trial-7",
+                    "posse federation ca token --role owner --name clinic-b",
+                ),
+                commands={
+                    "init": "operators.ca:init",
+                    "token": "operators.ca:token",
+                    "sign": "operators.ca:sign",
+                    "list": "operators.ca:list_all",
+                    "revoke": "operators.ca:revoke",
+                    "crl": "operators.ca:crl",
+                    "serve": "operators.ca:serve",
+                },
+            ),
+        },
+    ),
+    "party": Entry(
+        "Take part in a run or a federation.",
+        examples=("posse party enrol --token-file token", "posse party clinic-b.toml"),
+        commands={
+            "enrol": "operators.ca:enrol",
+            "start": "operators.party:start",
+            "serve": "operators.service:serve",
+            "status": "operators.party:status",
+            "pause": "operators.party:pause",
+            "resume": "operators.party:resume",
+            "stop": "operators.party:stop",
+            "end": "operators.party:end",
+            "update": "operators.party:update",
+            "leave": "operators.service:leave",
+            "renew": "operators.service:renew",
+            "doctor": "operators.party:doctor",
+            "backup": "operators.party:backup",
+            "restore": "operators.party:restore",
+            "unit": "operators.party:unit",
+        },
+        default="start",
+    ),
+}
+"""All commands of Posse itself; systems add theirs (`posse.systems.modules.Commands`)."""
 
 WORK = frozenset(
     (
@@ -100,29 +232,20 @@ class Root(Group):
 
     panels = PANELS
     most_lines = 45
-    _listing = False
+    entries = COMMANDS
 
-    def list_commands(self, ctx: Context) -> list[str]:
-        """List the commands, those of systems included."""
-        names = {*super().list_commands(ctx), *actions.summaries()}
-        return [*(name for name in PANELS if name in names), *sorted(names - set(PANELS))]
+    def names(self) -> Collection[str]:
+        """Return the commands in the order of their panels; those of other packages come last."""
+        names = {*self.entries, *summaries()}
+        return sorted(names, key=lambda name: [*PANELS, name].index(name))
 
-    def get_command(self, ctx: Context, cmd_name: str) -> ClickCommand | None:
-        """Return a command; those of systems are made when they are called."""
-        own = super().get_command(ctx, cmd_name)
-        if own is not None or cmd_name not in actions.summaries():
-            return own
-        if self._listing:  # for a list of commands no system is imported
-            return Command(cmd_name, help=actions.summaries()[cmd_name])
-        return top_level_command(cmd_name)
+    def make(self, name: str) -> ClickCommand:
+        """Make a command of Posse, or one that systems declare."""
+        return super().make(name) if name in self.entries else declared_command(name)
 
-    def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write the help."""
-        self._listing = True
-        try:
-            super().format_help(ctx, formatter)
-        finally:
-            self._listing = False
+    def help_of(self, name: str) -> str:
+        """Return the text of a command, without importing it."""
+        return COMMANDS[name].about if name in COMMANDS else summaries()[name]
 
     def main(
         self,
@@ -158,7 +281,7 @@ class Root(Group):
 
     def _run(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
         try:
-            args = _current_names(args)
+            args = current_names(args)
             # Inherited by every command below.
             settings: dict[str, Any] = {"help_option_names": [*HELP], "terminal_width": _narrow()}
             with self.make_context(
@@ -182,24 +305,14 @@ class Root(Group):
         return 0
 
 
-def _current_names(args: list[str]) -> list[str]:
-    """Return arguments with the name that a command has now; print it if it is another one."""
-    refuse_removed(args)
-    old = args[0] if args else ""
-    if old not in OLD or old in actions.summaries():
-        return args
-    remark(f"'posse {old}' is now 'posse {OLD[old]}'. The old name works until Posse 0.3.")
-    return rename(args)
-
-
 def _narrow() -> int | None:
-    """Width of help on a narrow terminal, which would otherwise be at least 50 columns."""
+    """Return the width of help on a narrow terminal; None for the usual width."""
     columns = shutil.get_terminal_size().columns
     return columns - 1 if columns < 60 else None
 
 
 def _usage(error: Exception) -> str:
-    """Say what is wrong with the command line, and where help is."""
+    """Return what is wrong with the command line, and the command that prints help."""
     text = str(getattr(error, "format_message", error.__str__)()).rstrip()
     context = getattr(error, "ctx", None)
     unknown = re.fullmatch(r"No such command '([^']*)'\.", text)
@@ -213,7 +326,7 @@ def _usage(error: Exception) -> str:
 
 
 def _discard_output() -> None:
-    """Send what is left in the buffers nowhere, or Python complains about it while it exits."""
+    """Discard what is left in the buffers: Python would print an error about it at the exit."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -252,143 +365,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     callback=_root,
-)
-
-
-def _group(
-    parent: typer.Typer,
-    name: str,
-    about: str,
-    examples: tuple[str, ...],
-    cls: type[Group] = Group,
-    **commands: Callable[..., None],
-) -> typer.Typer:
-    """Add a group with its commands."""
-    group = typer.Typer(cls=cls, help=text_of(about, examples))
-    parent.add_typer(group, name=name)
-    for word, function in commands.items():
-        group.command(word, cls=Command)(function)
-    return group
-
-
-for _function in (demo.demo, studio.studio, logs.predict, catalogue.policies, federation.up):
-    app.command(_function.__name__, cls=Command)(_function)
-_group(
-    app,
-    "run",
-    "Run a protected protocol, or its plain bandit with --plain.",
-    ("posse run SYSTEM --owners 10", "posse run SYSTEM --plain --policy thompson"),
-    group_of_systems(systems.run_command, alone=False),
-)
-_group(
-    app,
-    "compare",
-    "Compare stored runs (ids), or policies on the same worlds.",
-    ("posse compare last ID", "posse compare SYSTEM --policy ucb --policy thompson"),
-    group_of_systems(systems.compare_command, systems.compare_stored_command),
-)
-_group(
-    app,
-    "sweep",
-    "Run a grid of settings.",
-    (
-        "posse sweep SYSTEM --over policy=ucb,thompson",
-        "posse sweep SYSTEM --over horizon=1000,10000 --out table.csv",
-    ),
-    group_of_systems(systems.sweep_command),
-)
-_group(
-    app,
-    "audit",
-    "Attack a stored run (id), a recorded view (file), or settings.",
-    ("posse audit last", "posse audit SYSTEM --level paper"),
-    group_of_systems(audit.settings_audit, audit.stored_audit),
-)
-_group(
-    app,
-    "check",
-    "Check a table of yours, or the ranges of a protocol.",
-    ("posse check ratings.csv", "posse check ranges --bits 20"),
-    group_with_default("_own"),
-    _own=check.check,
-)
-_group(
-    app,
-    "evaluate",
-    "Estimate from a log what other policies would have earned.",
-    ("posse evaluate log.csv", "posse evaluate rates log.csv"),
-    group_with_default("_own"),
-    _own=logs.evaluate,
-)
-_group(
-    app,
-    "problems",
-    "List the data that every system can learn from.",
-    ("posse problems --data movielens", "posse problems show embedded:movielens"),
-    group_with_default("_own"),
-    _own=catalogue.problems,
-)
-_group(
-    app,
-    "runs",
-    "List, show, delete, export and report the runs on this machine.",
-    ("posse runs list", "posse runs show last"),
-    list=runs.list_runs,
-    show=runs.show,
-    delete=runs.delete,
-    export=runs.export,
-    report=runs.report,
-)
-_federation = _group(
-    app,
-    "federation",
-    "Create a federation, and propose runs to it.",
-    (
-        "posse federation create hospitals",
-        "posse federation submit run.toml --at hospitals/customer.toml",
-    ),
-    create=living.create,
-    submit=living.submit,
-    queue=living.queue,
-    expel=living.expel,
-)
-_group(
-    _federation,
-    "ca",
-    "Certify the parties of a run: tokens, certificates, revocation.",
-    (
-        "posse federation ca init --run trial-7",
-        "posse federation ca token --role owner --name clinic-b",
-    ),
-    init=ca.init,
-    token=ca.token,
-    sign=ca.sign,
-    list=ca.list_all,
-    revoke=ca.revoke,
-    crl=ca.crl,
-    serve=ca.serve,
-)
-_group(
-    app,
-    "party",
-    "Take part in a run or a federation.",
-    ("posse party enrol --token-file token", "posse party clinic-b.toml"),
-    group_with_default("start"),
-    enrol=ca.enrol,
-    start=federation.start,
-    serve=living.serve,
-    status=federation.status,
-    pause=federation.pause,
-    resume=federation.resume,
-    stop=federation.stop,
-    end=federation.end,
-    update=federation.update,
-    leave=living.leave,
-    renew=living.renew,
-    doctor=federation.doctor,
-    backup=operations.backup,
-    restore=operations.restore,
-    unit=operations.unit,
 )
 
 

@@ -1,5 +1,5 @@
-"""Keeping what came out: the store, reports and figures, tried before a long run and not only after
-it.
+"""Results of a command: records in the store, reports and figures. A place that cannot be written
+is an error before the run.
 """
 
 from __future__ import annotations
@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +20,7 @@ from posse.core.files import explain_os_error, open_whole
 from posse.core.interrupts import save_on_interrupt
 
 if TYPE_CHECKING:
-    from posse.results.record import Record
-    from posse.results.store import RunHandle, Store
+    from posse.results import Record, RunHandle, Store
 
 
 _PICTURES = (".pdf", ".png", ".svg")
@@ -36,9 +34,7 @@ def open_store() -> Store:
 
 
 class Keeper:
-    """Where the records of one command go; built before the run, so that what cannot work fails at
-    once.
-    """
+    """Where the records of one command go."""
 
     def __init__(
         self,
@@ -47,13 +43,20 @@ class Keeper:
         label: str | None = None,
         report: Path | None = None,
         figure: Path | None = None,
-        late: bool = False,
+        json: bool = False,
     ) -> None:
-        """`late`: the store is opened only when there is something to keep."""
-        self._label, self._report, self._figure = label, report, figure
+        """Check everything before the run.
+
+        Args:
+            save: Whether records are kept in the store.
+            label: The user's name for the run.
+            report: Where to write an HTML page about the records.
+            figure: Where to draw the curves.
+            json: Whether an interrupted run is printed as JSON.
+        """
         if label is not None and not label.strip():
             raise ConfigError(
-                "label must not be empty. Leave --label out, or give it a word.",
+                "label must not be empty. Leave --label out, or pass a word.",
                 rule="cli.label.empty",
             )
         if figure is not None and figure.suffix.lower() not in _PICTURES:
@@ -61,27 +64,27 @@ class Keeper:
                 f"a figure must end in {', '.join(_PICTURES)}, got '{figure.name}'.",
                 rule="cli.figure.unknown-format",
             )
-        for path in (report, figure):
+        for path in filter(None, (report, figure)):
             check_place(path)
-        if report or figure:
             require("matplotlib", extra="plot")
+        self._json = json
+        self._label = {} if label is None else {"label": label}
+        self._report = report
+        self._figure = figure
         self._listed: dict[str, RunHandle] = {}
+        """Runs that the store lists as running, by id."""
         self.saves = save
-        """Whether records are kept in the store."""
-        if save and not late:
-            self.store  # noqa: B018  a store that cannot be opened is an error before the run
-
-    @cached_property
-    def store(self) -> Store | None:
-        """The store, or None where nothing is saved."""
-        return open_store() if self.saves else None
+        self.again = "" if save else "the same command with"
+        """The beginning of the command that prints all details, where no record has an id."""
+        self.store = open_store() if save else None
 
     def begin(self, head: Record) -> RunHandle | None:
-        """List a run that begins, where runs are saved; a store that cannot be written now may be
-        when it ends.
+        """List a run that begins, if runs are saved.
+
+        A store that cannot be written now may be writable when the run ends.
         """
-        if self.store is not None:
-            with suppress(StoreError):
+        with suppress(StoreError):
+            if self.store is not None:
                 handle = self.store.begin(self.name(head))
                 self._listed[handle.id] = handle
                 return handle
@@ -90,67 +93,58 @@ class Keeper:
     def name(self, record: Record, handle: RunHandle | None = None) -> Record:
         """Give a record the user's label, and the id under which its run is listed."""
         id = record.id if handle is None else handle.id
-        result = record.but(id=id, run_id=id)
-        if self._label is None:
-            return result
-        return result.but(summary={**record.summary, "label": self._label})
-
-    def _save(self, record: Record) -> None:
-        handle = self._listed.pop(record.id, None)
-        try:
-            if handle is not None:
-                handle.end(record)
-            elif self.store is not None:
-                self.store.save(record)
-        except StoreError:
-            if handle is not None:
-                handle.drop()
-            raise
+        return record.but(id=id, run_id=id, summary={**record.summary, **self._label})
 
     @contextmanager
-    def kept(self, records: Sequence[Record]) -> Iterator[None]:
-        """Keep records after they were shown: a full store hides no result, a closed pipe (`|
-        head`) loses none.
+    def keep(self, records: Sequence[Record]) -> Iterator[None]:
+        """Keep records after they were printed, however the block ends.
+
+        A full store hides no result, and a closed pipe (`| head`) loses none.
         """
         try:
-            with save_on_interrupt(lambda: self._rescued(records)):
+            with save_on_interrupt(lambda: self._rescue(records)):
                 yield
-        except (typer.Exit, KeyboardInterrupt) as stop:
+        except BaseException as stop:
             if not records:
                 raise
             self._keep(records)
-            if cut := isinstance(stop, KeyboardInterrupt):
+            if isinstance(stop, KeyboardInterrupt):
                 remark("interrupted.")
-            if self.saves:
+            if self.saves and isinstance(stop, typer.Exit | KeyboardInterrupt):
                 remark(f"what was finished before is saved as {_ids(records)}.")
-            raise (typer.Exit(INTERRUPTED) if cut else stop) from stop.__cause__
-        except BaseException:
-            if records:
-                self._keep(records)
+            if isinstance(stop, KeyboardInterrupt):
+                raise typer.Exit(INTERRUPTED) from stop.__cause__
             raise
         self._keep(records)
 
-    def _rescued(self, records: Sequence[Record]) -> str:
-        """Save what was finished, in another thread than the one that does not look up, and say
-        so.
-        """
-        if self.saves:
-            for record in reversed(records):
-                self._save(record)
-        for handle in self._listed.values():
-            handle.drop()
-        if not records or not self.saves:
-            return ""
-        return f"what was finished before is saved as {_ids(records)}"
+    def _rescue(self, records: Sequence[Record]) -> str:
+        """Save finished records from another thread, and return a sentence about them."""
+        self._save(records)
+        saved = f"what was finished before is saved as {_ids(records)}"
+        return saved if records and self.saves else ""
 
-    def _keep(self, records: Sequence[Record]) -> None:
-        """Save records, the first one last so that it is 'last', and write what was asked for."""
+    def _save(self, records: Sequence[Record]) -> None:
+        """Save records, the first one last so that it is 'last'; drop runs that have none."""
         for record in reversed(records):
-            if self.saves:
-                self._save(record)
-        for handle in self._listed.values():  # runs that were only compared with
+            self._save_one(record)
+        for handle in self._listed.values():  # these runs were only compared with
             handle.drop()
         self._listed.clear()
+
+    def _save_one(self, record: Record) -> None:
+        handle = self._listed.pop(record.id, None)
+        if handle is not None:
+            try:
+                handle.end(record)
+            except StoreError:
+                handle.drop()
+                raise
+        elif self.store is not None:
+            self.store.save(record)
+
+    def _keep(self, records: Sequence[Record]) -> None:
+        """Save records, and write what was asked for."""
+        self._save(records)
         for record in records:
             for file in record.shown("wrote"):
                 remark(f"wrote {file}")
@@ -176,9 +170,10 @@ class Keeper:
             remark(f"figure: {self._figure}")
 
     @contextmanager
-    def on_interrupt(self, json: bool = False) -> Iterator[None]:
-        """Keep what an interrupted run had done, say its id and how it continues, and exit with the
-        code of Ctrl-C.
+    def on_interrupt(self) -> Iterator[None]:
+        """Keep what an interrupted run had done, and exit with the code of Ctrl-C.
+
+        The remark names the id, and how the run continues.
         """
         from posse.results.record import Interrupted
 
@@ -186,25 +181,25 @@ class Keeper:
             yield
         except Interrupted as stop:
             record = stop.record
-            if json and record.runs:
-                print_json(
-                    {"interrupted": True, "to_store": self.saves, "records": [record.document()]}
-                )
-            remark(f"interrupted; {self.interrupted(record)}.")
+            if self._json and record.runs:
+                documents = [record.document()]
+                print_json({"interrupted": True, "to_store": self.saves, "records": documents})
+            remark(f"interrupted; {self.save_interrupted(record)}.")
             raise typer.Exit(INTERRUPTED) from stop
 
-    def interrupted(self, record: Record) -> str:
-        """Keep the record of an interrupted run, and return what there is to say of it."""
+    def save_interrupted(self, record: Record) -> str:
+        """Save the record of an interrupted run, and return a sentence about it."""
         resume = str(record.show.get("resume", ""))
         if not record.runs:
-            if handle := self._listed.pop(record.id, None):
+            handle = self._listed.pop(record.id, None)
+            if handle is not None:
                 handle.drop()
             return resume or "a run had not started, and there is nothing of it to save"
-        if self.store is None:
+        if not self.saves:
             return resume or "nothing was saved (--no-save)"
-        self._save(record)
-        text = f"what was done is saved as {record.id} (status: interrupted)"
-        return f"{text}; {resume}" if resume else text
+        self._save_one(record)
+        saved = f"what was done is saved as {record.id} (status: interrupted)"
+        return "; ".join(filter(None, (saved, resume)))
 
 
 def _ids(records: Sequence[Record]) -> str:
@@ -212,8 +207,9 @@ def _ids(records: Sequence[Record]) -> str:
 
 
 def write_figure(records: Sequence[Record], path: Path) -> None:
-    """Draw regret over the steps, or reward where regret is not known, and write it whole or not at
-    all.
+    """Draw regret over the steps, or reward where regret is not known.
+
+    The file is written completely or not at all.
     """
     from posse.results import regret_curves, reward_curves
 
@@ -234,10 +230,8 @@ def make_folder(folder: Path) -> None:
         ) from error
 
 
-def check_place(path: Path | None) -> None:
+def check_place(path: Path) -> None:
     """Refuse a file that cannot be written, before the work that it is for."""
-    if path is None:
-        return
     folder = path.expanduser().resolve().parent
     if not folder.is_dir():
         raise DataError(
@@ -251,6 +245,6 @@ def check_place(path: Path | None) -> None:
         )
     if not os.access(folder, os.W_OK):
         raise DataError(
-            f"cannot write {path}: {folder} is not yours to write. Choose another place.",
+            f"cannot write {path}: you may not write in {folder}. Choose another place.",
             rule="cli.path.not-writable",
         )

@@ -1,4 +1,4 @@
-"""How far it is: a bar with an estimate on a terminal, a line now and then elsewhere, nothing for
+"""Progress: a bar with an estimate on a terminal, a line every few seconds elsewhere, nothing for
 quick work.
 """
 
@@ -11,7 +11,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from posse.cli.screen import err, remark
+from posse.cli.screen import console, remark
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 QUIET_SECONDS = 1.0
 """Work that ends sooner prints nothing."""
 FIRST_LINE, NEXT_LINE = 3.0, 5.0
-"""Away from a terminal: when the first line comes, and how long until the next."""
+"""Without a terminal: seconds until the first line, and between two lines."""
 
 
 class Doing:
-    """Reports on stderr what is being done, from another thread, so that work tells its progress
-    at no cost.
+    """Prints the progress of work on stderr, from another thread: a report costs the work nothing.
 
     >>> with Doing("counting") as doing:
     ...     for i in range(3):
@@ -34,10 +33,10 @@ class Doing:
     def __init__(self, what: str) -> None:
         self._what, self._fraction = what, 0.0
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._tell, daemon=True, name="posse-progress")
+        self._thread = threading.Thread(target=self._report, daemon=True, name="posse-progress")
 
     def at(self, fraction: float, what: str | None = None) -> None:
-        """Note that this part of the work (0 to 1) is done, and what is being done now."""
+        """Note which part of the work (0 to 1) is done, and what is done now."""
         self._fraction = min(max(fraction, 0.0), 1.0)
         if what is not None:
             self._what = what
@@ -55,7 +54,7 @@ class Doing:
         self._done.set()
         self._thread.join()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         # Nothing is imported or drawn in the first second: quick work is measured, and this thread
         # would count.
         if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
@@ -91,16 +90,16 @@ def _bar() -> Bar:
         TimeRemainingColumn,
     )
 
-    console = err()
+    terminal = console(stderr=True)
     # On a narrow terminal the words matter more than the bar.
-    bar = [BarColumn(bar_width=20)] if console.width >= 70 else []
+    bar = [BarColumn(bar_width=20)] if terminal.width >= 70 else []
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         *bar,
         TaskProgressColumn(),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-        console=console,
+        console=terminal,
         transient=True,
         refresh_per_second=4,
     )

@@ -8,36 +8,29 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from posse.results import Record
     from posse.results.document import Document, Protection
-    from posse.results.record import Record
     from posse.results.section import Section
 
 LINES = 24
 """Lines of the short form of a document; one more names the records."""
 SHORT = ((6, 240), (5, 240), (4, 160), (3, 160), (2, 80), (1, 80))
 """Rows of a table and letters of sentences in the short form; the first that fits is printed."""
+WIDE_GAP = 3
+"""Columns of the terminal between two columns of a table."""
 
 
-def out() -> Console:
-    """Make the console of results."""
-    return _console(stderr=False)
-
-
-def err() -> Console:
-    """Make the console of everything that is not a result."""
-    return _console(stderr=True)
-
-
-def _console(*, stderr: bool) -> Console:
+def console(*, stderr: bool = False) -> Console:
+    """Make the console of results, or of everything that is not a result (`stderr`)."""
     # Imported late: a command that only prints its version needs no tables.
     from rich.console import Console
 
@@ -54,16 +47,17 @@ def complain(text: str) -> None:
     _line("error: ", text, "bold red")
 
 
-def remark(text: str) -> None:
-    """Print a message on stderr."""
-    _line("", text, "")
+def remark(*texts: str) -> None:
+    """Print messages on stderr, one per line."""
+    for text in texts:
+        _line("", text, "")
 
 
 def _line(head: str, text: str, style: str) -> None:
     from rich.text import Text
 
     # Never wrapped by us: a line is what scripts and logs count on.
-    err().print(Text.assemble((head, style), " ".join(text.split())), soft_wrap=True)
+    console(stderr=True).print(Text.assemble((head, style), " ".join(text.split())), soft_wrap=True)
 
 
 def in_terminal() -> bool:
@@ -80,7 +74,7 @@ def say(text: str, style: str = "") -> None:
     """Write a paragraph of the output."""
     from rich.text import Text
 
-    out().print(Text(text, style=style))
+    console().print(Text(text, style=style))
 
 
 def bullets(sentences: Iterable[str], style: str = "") -> None:
@@ -91,7 +85,41 @@ def bullets(sentences: Iterable[str], style: str = "") -> None:
     grid.add_column(style=style)
     for sentence in sentences:
         grid.add_row("  -", sentence)
-    out().print(grid)
+    console().print(grid)
+
+
+def table_of(items: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
+    """Print one row per item, if there are items.
+
+    Args:
+        items: What is listed.
+        columns: Headings, each with the key of an item's value.
+    """
+    rows = [[str(item[key] or "") for key in columns.values()] for item in items]
+    if rows:
+        table(list(columns), rows)
+
+
+class _Column(NamedTuple):
+    """A column of a table: its heading and its cells."""
+
+    texts: Sequence[str]
+    right: bool
+    """Whether it is aligned to the right."""
+
+    @property
+    def width(self) -> int:
+        """Width without a line break."""
+        from rich.cells import cell_len
+
+        return max(map(cell_len, self.texts))
+
+    @property
+    def longest_word(self) -> int:
+        """Width without a broken word; longer words, such as addresses, may be broken."""
+        from rich.cells import cell_len
+
+        return min(40, max(map(cell_len, " ".join(self.texts).split()), default=0))
 
 
 def table(
@@ -99,7 +127,7 @@ def table(
     rows: Iterable[Sequence[str]],
     *,
     numeric: Sequence[int] = (),
-    optional: int = 0,
+    optional: Sequence[str] = (),
     spare: Sequence[str] = (),
 ) -> None:
     """Print a table, or one block of lines per row if the terminal is too narrow for whole words.
@@ -108,55 +136,43 @@ def table(
         columns: Headings.
         rows: Cells.
         numeric: Columns that are aligned to the right.
-        optional: Number of last columns that are omitted, one by one, if they would make lines wrap.
+        optional: Columns that are omitted, in this order, if they would make lines wrap.
         spare: Columns that are omitted, in this order, if there would be blocks otherwise.
     """
-    cells = [tuple(columns), *map(tuple, rows)]
-    console = out()
-    for _ in range(optional):
-        width = _natural(cells) + 3 * (len(cells[0]) - 1)
-        if width <= console.width:
-            break
-        cells = [row[:-1] for row in cells]
-    chosen = list(range(len(cells[0])))
-    for name in (None, *spare):
-        chosen = [i for i in chosen if columns[i] != name]
-        visible = [tuple(row[i] for i in chosen) for row in cells]
-        right = [place for place, i in enumerate(chosen) if i in numeric]
+    terminal = console()
+    cells = zip(columns, *rows, strict=True)
+    fitting = [_Column(texts, place in numeric) for place, texts in enumerate(cells)]
+    for name in optional:
+        if _width(fitting, WIDE_GAP) > terminal.width:
+            fitting = [column for column in fitting if column.texts[0] != name]
+    all_columns = fitting
+    for omitted in (None, *spare):
+        fitting = [column for column in fitting if column.texts[0] != omitted]
         # A wide gap is easier to read; a narrow one may make the table fit.
-        gaps = len(chosen) - 1
-        gap = 3 if _natural(visible) + 3 * gaps <= console.width else 1
-        if widths := _widths(visible, console.width - gap * gaps):
-            console.print(_table(visible[0], visible[1:], widths, right, gap))
+        gap = WIDE_GAP if _width(fitting, WIDE_GAP) <= terminal.width else 1
+        widths = _widths(fitting, terminal.width - gap * (len(fitting) - 1))
+        if widths:
+            terminal.print(_grid(fitting, widths, gap))
             return
-    for row in cells[1:]:
-        console.print(_block(cells[0], row))
+    headings, *lines = zip(*(column.texts for column in all_columns), strict=True)
+    for line in lines:
+        terminal.print(_block(headings, line))
 
 
-def _natural(rows: Sequence[Sequence[str]]) -> int:
-    """Return the width that the cells of a table need so that no text wraps."""
-    from rich.cells import cell_len
-
-    return sum(max(map(cell_len, column)) for column in zip(*rows, strict=True))
+def _width(columns: Sequence[_Column], gap: int) -> int:
+    """Return the width of a table in which no text wraps."""
+    return sum(column.width for column in columns) + gap * (len(columns) - 1)
 
 
-def _widths(rows: Sequence[Sequence[str]], space: int) -> list[int]:
+def _widths(columns: Sequence[_Column], space: int) -> list[int]:
     """Return widths of columns in which no word is broken; nothing if there is too little space.
 
-    >>> _widths([("id", "title"), ("a", "one two three")], 12)
-    [2, 10]
-    >>> _widths([("id", "title"), ("a", "one two three")], 6)
-    []
+    >>> columns = [_Column(("id", "a"), False), _Column(("title", "one two three"), False)]
+    >>> _widths(columns, 12), _widths(columns, 6)
+    ([2, 10], [])
     """
-    from rich.cells import cell_len
-
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    if sum(widths) <= space:
-        return widths
-    least = []
-    for column in zip(*rows, strict=True):
-        longest_word = max(map(cell_len, " ".join(column).split()), default=0)
-        least.append(min(40, longest_word))  # a longer word, such as an address, may be broken
+    widths = [column.width for column in columns]
+    least = [column.longest_word for column in columns]
     while sum(widths) > space:
         shrinkable = [i for i, width in enumerate(widths) if width > least[i]]
         if not shrinkable:
@@ -166,14 +182,8 @@ def _widths(rows: Sequence[Sequence[str]], space: int) -> list[int]:
     return widths
 
 
-def _table(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    widths: list[int],
-    numeric: Sequence[int],
-    gap: int,
-) -> Table:
-    """Make a table without frames: what is copied from a terminal stays readable."""
+def _grid(columns: Sequence[_Column], widths: list[int], gap: int) -> Table:
+    """Make a table without frames: text that is copied from a terminal stays readable."""
     from rich import box
     from rich.table import Table
 
@@ -182,10 +192,10 @@ def _table(
     grid = Table(
         box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False, padding=padding
     )
-    for i, column in enumerate(columns):
-        justify: Literal["left", "right"] = "right" if i in numeric else "left"
-        grid.add_column(column, justify=justify, width=widths[i], overflow="fold")
-    for row in rows:
+    for column, width in zip(columns, widths, strict=True):
+        justify: Literal["left", "right"] = "right" if column.right else "left"
+        grid.add_column(column.texts[0], justify=justify, width=width, overflow="fold")
+    for row in zip(*(column.texts[1:] for column in columns), strict=True):
         grid.add_row(*row)
     return grid
 
@@ -214,19 +224,19 @@ def show(document: Document, *, full: bool, lines: int = LINES) -> None:
     Without `full` it has at most so many lines of 80 columns, by default 24: one more can name the
     records.
     """
-    if not full:
-        for rows, letters in SHORT:
-            with redirect_stdout(StringIO()) as text:
-                _answer(document, rows, letters)
-            if text.getvalue().count("\n") <= lines:
-                break
-        _answer(document, rows, letters)
+    if full:
+        _answer(document)
+        for note in document.notes:
+            say(note)
+        for part in document.details:
+            section(part)
         return
-    _answer(document)
-    for note in document.notes:
-        say(note)
-    for part in document.details:
-        section(part)
+    for rows, letters in SHORT:
+        with redirect_stdout(StringIO()) as text:
+            _answer(document, rows, letters)
+        if text.getvalue().count("\n") <= lines:
+            break
+    _answer(document, rows, letters)
 
 
 def _answer(document: Document, rows: int | None = None, letters: int | None = None) -> None:
@@ -242,26 +252,29 @@ def _answer(document: Document, rows: int | None = None, letters: int | None = N
         say(text)
     for warning in document.warnings[:rows]:
         say(f"Warning: {warning}", style="yellow")
+    tables = [document.table]
     if document.picture is not None:
+        tables.insert(0, document.picture.section())
+    for part in tables:
         say("")
-        _answer_table(document.picture.section(), rows)
-    say("")
-    _answer_table(document.table, rows)
+        _answer_table(part, rows)
     if document.table.notes:
         say(" ".join(document.table.notes), style="dim")
-    levels = document.protection if rows is None else document.protection[:1]
-    for protection in levels:
-        _protection(protection, 100 if rows is None else 2)
+    is_short = rows is not None
+    for protection in document.protection[: 1 if is_short else None]:
+        _protection(protection, 2 if is_short else 100)
 
 
 def _answer_table(part: Section, most: int | None) -> None:
     """Print a table of the answer; in the short form its first rows, without the regret."""
-    rows = [part.columns, *part.rows[:most]]
-    if most is not None:
-        places = [i for i, name in enumerate(part.columns) if name != "regret"]
-        rows = [tuple(row[i] for i in places) for row in rows]
-    table(rows[0], rows[1:], numeric=range(1, len(rows[0])), spare=("traffic", "CPU time"))
-    hidden = len(part.rows) - len(rows) + 1
+    columns = list(part.columns)
+    rows = [list(row) for row in part.rows[:most]]
+    if most is not None and "regret" in columns:
+        place = columns.index("regret")
+        for row in (columns, *rows):
+            del row[place]
+    table(columns, rows, numeric=range(1, len(columns)), spare=("traffic", "CPU time"))
+    hidden = len(part.rows) - len(rows)
     if hidden:
         say(f"and {hidden} more (--full)", style="dim")
 
@@ -279,23 +292,17 @@ def section(part: Section) -> None:
 
 
 def _protection(protection: Protection, lines: int) -> None:
+    """Print a level of protection; each of its texts has at most so many lines."""
     heading(f"Protection: {protection.level}")
     if protection.warning:
         say(protection.warning, style="bold red")
-    width = max(len(name) for name, _ in protection.lines)
+    indent = max(len(name) for name, _ in protection.lines) + 2
+    width = max(20, console().width - indent)
     for name, text in protection.lines:
-        paragraph(f"{name:{width}}  ", text, lines)
-
-
-def paragraph(head: str, text: str, most: int) -> None:
-    """Print a text with a hanging indent; of more than `most` lines the rest is cut."""
-    width = max(20, out().width - len(head))
-    lines = textwrap.wrap(text, width, break_on_hyphens=False) or [""]
-    if len(lines) > most:
-        lines = lines[:most]
-        lines[-1] = textwrap.shorten(f"{lines[-1]} {'x' * width}", width, placeholder=" ...")
-    for i, line in enumerate(lines):
-        say((head if i == 0 else " " * len(head)) + line)
+        wrapped = textwrap.wrap(
+            text, width, break_on_hyphens=False, max_lines=lines, placeholder=" ..."
+        )
+        say(f"{name:{indent}}" + f"\n{' ' * indent}".join(wrapped))
 
 
 def saved(records: Sequence[Record], command: str = "") -> None:

@@ -7,35 +7,16 @@ from typing import Annotated
 
 import typer
 
+from posse.cli.flags import NONE_GIVEN
 from posse.core.check import require
 from posse.core.errors import ConfigError
 
-NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")]
 Port = Annotated[
     int | None,
     typer.Option(help="Port; else 8750, or a free one.", metavar="INTEGER", min=1, max=65535),
 ]
-Host = Annotated[
-    str, typer.Option(help="Address to listen at; another than loopback needs a password and TLS.")
-]
-PasswordFile = Annotated[
-    Path | None, typer.Option(help="File (mode 0600) with the password to ask for.", metavar="FILE")
-]
-Certificate = Annotated[
-    Path | None, typer.Option(help="TLS certificate of the studio (PEM).", metavar="FILE")
-]
-Key = Annotated[Path | None, typer.Option(help="Key of the certificate (PEM).", metavar="FILE")]
-Proxy = Annotated[
-    str | None,
-    typer.Option(
-        "--behind-proxy", help="Address of the TLS proxy in front: https://NAME.", metavar="ADDRESS"
-    ),
-]
-Token = Annotated[
-    bool, typer.Option("--token", help="Print an address for one more browser, and leave.")
-]
 Allowed = Annotated[
-    list[str] | None,
+    list[str],
     typer.Option(
         "--allow",
         "--policy",
@@ -46,17 +27,27 @@ Allowed = Annotated[
 
 
 def studio(
-    no_browser: NoBrowser = False,
+    *,
+    no_browser: bool = False,
     port: Port = None,
-    host: Host = "127.0.0.1",
-    password_file: PasswordFile = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    behind_proxy: Proxy = None,
-    token: Token = False,
-    allow: Allowed = None,
+    host: str = "127.0.0.1",
+    password_file: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    behind_proxy: str | None = None,
+    token: bool = False,
+    allow: Allowed = NONE_GIVEN,
 ) -> None:
     """Open the studio in the browser: watch and compare runs.
+
+    Options:
+        no_browser: Do not open a browser.
+        host (TEXT): Address to listen at; another than loopback needs a password and TLS.
+        password_file (FILE): File (mode 0600) with the password to ask for.
+        certificate (FILE): TLS certificate of the studio (PEM).
+        key (FILE): Key of the certificate (PEM).
+        behind_proxy (ADDRESS): Address of the TLS proxy in front: https://NAME.
+        token: Print an address for one more browser, and exit.
 
     Examples:
         posse studio
@@ -71,7 +62,8 @@ def studio(
         place = serve.place_of(host, port or serve.running(), None, False, None)
         typer.echo(serve.launch_address(place, Keys(serve.folder())))
         return
-    for name in allow or ():
+    names = tuple(allow)
+    for name in names:
         _check(name)
     serve.serve(
         host=host,
@@ -81,7 +73,7 @@ def studio(
         certificate=certificate,
         key=key,
         proxy=behind_proxy,
-        allowed=tuple(allow or ()),
+        allowed=names,
     )
 
 

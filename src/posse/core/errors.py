@@ -84,14 +84,14 @@ class PosseError(Exception):
 
 
 def page_of(code: str) -> str:
-    """Return the page of the documentation about a code.
+    """Return the page about a code, by its path in a checkout of Posse.
 
     Codes with the same first digit share a page.
 
     >>> page_of("P110")
-    'errors/P100'
+    'docs/errors/P100.md'
     """
-    return f"errors/{code[:2]}00"
+    return f"docs/errors/{code[:2]}00.md"
 
 
 def room_of(module: str) -> str:

@@ -161,11 +161,13 @@ def _import(name: str, example: str) -> ModuleType:
         return importlib.import_module(name)
     except PosseError:
         raise
-    except ModuleNotFoundError as error:
-        raise PolicyError(
-            f"there is no module '{error.name}'. Give module:{example} or file.py:{example}."
-        ) from error
     except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{name}.".startswith(f"{missing}."):
+            raise PolicyError(
+                f"there is no module '{missing}'. Give module:{example} or file.py:{example}."
+            ) from error
+        # An import in the user's own file that fails is named with the file and the line.
         raise PolicyError(f"importing {name} failed: {explain(error)}.") from error
 
 

@@ -363,44 +363,6 @@ def ordered(rows: Sequence[Row], names: Iterable[str], also: Mapping[str, str] =
     return result
 
 
-def grouped(rows: Sequence[Row], names: Iterable[str], also: Mapping[str, str] = ALSO) -> list[Row]:
-    """Return one row per group of equal values in some columns, with the means of other numbers.
-
-    The parties of a deployment each keep a record of one run, with what that party knows. They are
-    grouped by party too: a mean over parties would be the mean of nothing.
-
-    >>> rows = [
-    ...     {"p": "a", "n": 1, "w": "x"},
-    ...     {"p": "a", "n": 2, "w": "y"},
-    ...     {"p": "b", "n": 5, "w": "z"},
-    ... ]
-    >>> grouped(rows, ["p"])
-    [{'p': 'a', 'records': 2, 'n': 1.5}, {'p': 'b', 'records': 1, 'n': 5.0}]
-    """
-    keys = [column(name, rows, also) for name in names]
-    if any(row.get("party") for row in rows) and "party" not in keys:
-        keys.append("party")
-    groups: dict[tuple[Scalar, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row.get(name) for name in keys), []).append(row)
-    others = [name for name in all_names(rows) if name not in keys]
-    result = []
-    for values, same in groups.items():
-        row = {**dict(zip(keys, values, strict=True)), "records": len(same)}
-        means = {name: _mean([each.get(name) for each in same]) for name in others}
-        row |= {name: mean for name, mean in means.items() if mean is not None}
-        result.append(row)
-    return result
-
-
-def _mean(values: Iterable[Scalar]) -> float | None:
-    """Return the mean of the numbers; None if a value is not a number, or all are unknown."""
-    numbers = [value for value in values if value is not None]
-    if not numbers or not {int, float}.issuperset(map(type, numbers)):
-        return None
-    return float(np.mean(np.array(numbers, np.float64)))
-
-
 def column(name: str, rows: Sequence[Row], also: Mapping[str, str] = ALSO) -> str:
     """Return the column that a name means: its own name, or another one (`also`).
 

@@ -24,6 +24,7 @@ from posse.runtime.certificates.authority import Authority, Desk
 from posse.runtime.certificates.enrolment import complete, prepare
 from posse.runtime.certificates.identity import CERTIFICATE
 from posse.runtime.certificates.names import check_name
+from posse.runtime.sources import KnownRewards
 
 AUTHORITY = "authority"
 
@@ -49,6 +50,10 @@ class Layout:
     """Settings that may change while a run goes on."""
     remarks: tuple[str, ...] = ()
     """What the user reads before it begins."""
+    known_rewards: Callable[[], Mapping[str, KnownRewards | None]] = lambda: {}
+    """Returns what the files of the owners have, by the names of the owners: on one machine they
+    can be compared with the result.
+    """
 
 
 def each(

@@ -22,7 +22,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ from posse.core.fixed import UNIT_RANGE, RewardRange
 from posse.core.random import REWARD, uniform
 from posse.core.roles import Ask, Message, Pull, Reward
 from posse.core.settings import IMPORTS, Settings
+
+if TYPE_CHECKING:
+    from posse.problems.tables.options import ReadOptions
 
 T = TypeVar("T")
 RewardSource = Callable[[str, int], Awaitable[float]]
@@ -64,6 +67,12 @@ class SourceSettings(Settings):
     """http: POST of {"run": ..., "pull": ...} that answers {"reward": ...}."""
     timeout: float = 30.0
     """http: seconds until an attempt is given up and made again."""
+    columns: dict[str, str] | str | None = None
+    """csv, ratings: names of columns in the file, as in `--columns`: reward=sold or rating=stars."""
+    decimal: str = "."
+    """csv, ratings: decimal mark of the file."""
+    encoding: str = ""
+    """csv, ratings: encoding of the file; empty for UTF-8."""
 
     def source(
         self,
@@ -92,16 +101,54 @@ class SourceSettings(Settings):
                         "the system has one, add threshold to the options of all parties, such as "
                         "threshold = 3."
                     )
-                ratings = own_ratings(folder / file, self.column or "rating", self.where)
+                ratings = own_ratings(folder / file, self._options("rating"), self.where)
                 return _drawn(ratings > threshold, seed)
             case "python":
                 return load_function(needed(self.kind, "function", self.function), folder)
             case "csv":
                 file = needed(self.kind, "file", self.file)
-                return _replayed(_read(folder / file, self.column or "reward", within))
+                return _replayed(self._rewards(folder / file, within), file)
             case "bernoulli":
                 return _chance(needed(self.kind, "mean", self.mean), seed)
         return _service(Service(needed(self.kind, "url", self.url), self.timeout))
+
+    def known(
+        self, folder: Path, threshold: float | None = None, within: RewardRange = UNIT_RANGE
+    ) -> KnownRewards | None:
+        """Return what the source's file has; None if rewards are in no file."""
+        if self.file is None:
+            return None
+        if self.kind == "csv":
+            rewards = self._rewards(folder / self.file, within)
+            return KnownRewards(sum(rewards) / len(rewards), len(rewards))
+        if self.kind == "ratings" and threshold is not None:
+            ratings = own_ratings(folder / self.file, self._options("rating"), self.where)
+            return KnownRewards(float(np.mean(ratings > threshold)), None)
+        return None
+
+    def _options(self, name: str) -> ReadOptions:
+        """Return how the file is read; `name` is the column of rewards or ratings."""
+        from posse.problems.tables.mapping import read_columns_setting
+        from posse.problems.tables.options import ReadOptions
+
+        columns = read_columns_setting(self.columns)
+        if self.column is not None:
+            columns[name] = self.column
+        return ReadOptions(self.encoding, self.decimal, columns=columns)
+
+    def _rewards(self, path: Path, within: RewardRange) -> tuple[float, ...]:
+        options = self._options("reward")
+        if self.encoding or self.decimal != "." or self.columns is not None:
+            return _read_table(path, options, within)
+        return _read(path, options.column("reward"), within)
+
+
+class KnownRewards(NamedTuple):
+    """What the file of a source has."""
+
+    mean: float
+    rows: int | None
+    """Rewards in the file, which are replayed in order; None if they are drawn from it."""
 
 
 def needed(kind: str, name: str, value: T | None) -> T:
@@ -121,14 +168,13 @@ def _chance(mean: float, seed: int) -> RewardSource:
     return reward
 
 
-def own_ratings(path: Path, column: str, where: str | None) -> NDArray[np.float64]:
+def own_ratings(path: Path, options: ReadOptions, where: str | None) -> NDArray[np.float64]:
     """Read an owner's own ratings, of the rows for which `where` holds."""
     from posse.problems.arms.tables import Where, read_where
-    from posse.problems.tables.options import ReadOptions
     from posse.problems.tables.schema import numbers
     from posse.problems.tables.table import open_table
 
-    table = open_table(path, ReadOptions(columns={"rating": column}))
+    table = open_table(path, options)
     return read_where(table, Where.read(where), numbers("rating")).numbers["rating"]
 
 
@@ -143,10 +189,13 @@ def _drawn(good: NDArray[np.bool_], seed: int) -> RewardSource:
     return reward
 
 
-def _replayed(rewards: tuple[float, ...]) -> RewardSource:
-    """A list of rewards, in order and again from the start."""
+def _replayed(rewards: tuple[float, ...], file: Path) -> RewardSource:
+    """A list of rewards, in order and again from the start; each new start is printed."""
 
     async def reward(run: str, number: int) -> float:
+        if number and number % len(rewards) == 0:
+            text = f"{file.name} has {len(rewards):,} rewards: pull {number + 1:,} starts it again."
+            print(text, file=sys.stderr, flush=True)
         return rewards[number % len(rewards)]
 
     return reward
@@ -164,8 +213,12 @@ def load_function(where: str, folder: Path) -> Callable[..., Awaitable[Any]]:
             sys.path.insert(0, str(folder))
         function = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise ConfigError(
+                f"module '{module}' imports '{error.name}', which is not installed. Install it."
+            ) from error
         raise ConfigError(
-            f"there is no module '{error.name}' beside {folder} or installed."
+            f"there is no module '{error.name}' next to {folder} or installed."
         ) from error
     except AttributeError:
         raise ConfigError(f"module '{module}' has no function '{name}'.") from None
@@ -452,6 +505,21 @@ def _read(path: Path, column: str, within: RewardRange) -> tuple[float, ...]:
     if not values:
         raise DataError(f"{path.name} has a header and no rows. Write one reward a line.")
     return tuple(values)
+
+
+def _read_table(path: Path, options: ReadOptions, within: RewardRange) -> tuple[float, ...]:
+    """Read rewards from a table with a header, as `--data` does."""
+    from posse.problems.tables.schema import Schema, numbers
+    from posse.problems.tables.table import open_table
+
+    records = Schema(numbers("reward")).read(open_table(path, options))
+    rewards = records.numbers["reward"]
+    for line, reward in zip(records.line.tolist(), rewards.tolist(), strict=True):
+        if not within.contains(reward):
+            raise DataError(
+                f"{path.name}, line {line}: a reward must be in {within}, got {reward}. Correct it."
+            )
+    return tuple(rewards.tolist())
 
 
 def _number(cell: str) -> bool:

@@ -51,9 +51,15 @@ class Finding:
     said: str
 
 
-def examine(path: Path, build_of: Callable[[str], Build]) -> list[Finding]:
-    """Check everything; nothing is started and no reward is asked for. `build_of` gives what makes
-    a system's roles.
+def examine(
+    path: Path, build_of: Callable[[str], Build], *, is_over: bool = False
+) -> list[Finding]:
+    """Check everything; nothing is started and no reward is asked for.
+
+    Args:
+        path: The party's file.
+        build_of: Returns what makes a system's roles.
+        is_over: Whether the party's part is over: its peers may be gone then.
     """
     try:
         place = open_place(path)
@@ -70,7 +76,7 @@ def examine(path: Path, build_of: Callable[[str], Build]) -> list[Finding]:
         *_identity(place),
         *_journal(place, None if made is None else build_of(place.file.protocol)),
         role,
-        *_ways(place, made, status),
+        *_ways(place, made, status, is_over),
         *_running(place, status),
     ]
 
@@ -162,8 +168,15 @@ def _role(place: Place, build_of: Callable[[str], Build]) -> tuple[Finding, Depl
     return Finding(what, True, f"{place.file.protocol}, as {place.identity.role}"), made
 
 
-def _ways(place: Place, made: Deployment | None, status: Status) -> Iterator[Finding]:
+def _ways(
+    place: Place, made: Deployment | None, status: Status, is_over: bool
+) -> Iterator[Finding]:
     """How this party reaches its peers, or they reach it."""
+    if is_over and not status:
+        yield Finding(
+            "run", True, "the part of this party is over, and peers may be gone: none was called"
+        )
+        return
     for name, text in place.file.connect.items():
         if made is not None and name not in made.peers:
             known = ", ".join(made.peers)
@@ -218,6 +231,13 @@ def way(
             what,
             False,
             f"{text} answers, and not as a party: {error.reason or error}. Check the port.",
+        )
+    except ConnectionRefusedError:
+        return Finding(
+            what,
+            False,
+            f"{text}: '{name}' is not running yet, or its part is over: the machine answers, and "
+            "nothing listens at this port. Ask its operator to start it, or check the port.",
         )
     except OSError as error:
         why = error.strerror or str(error) or "no answer"

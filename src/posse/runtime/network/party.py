@@ -327,7 +327,9 @@ class Party:
             if not why.startswith((leaving.MESSAGE_REFUSED, "refused: ", "it refused us: ")):
                 self.lost_at[peer] = asyncio.get_running_loop().time()
             self.troubles[peer] = why = "its part is over" if peer in self.left else why
-            self.often(f"lost {peer}", "lost", peer=peer, why=why)
+            # At the end of a run every peer hangs up; that is no warning.
+            is_end = peer in self.left or self.engine.role.finished
+            self.often(f"lost {peer}", "left" if is_end else "lost", peer=peer, why=why)
         elif connection.dialled is not None and connection.dialled not in self.connections:
             self._trouble(connection.dialled, why)
 
@@ -485,7 +487,7 @@ class Party:
         )
 
     def _trouble(self, peer: str, why: str) -> None:
-        if self.troubles.get(peer) != why:
+        if self.troubles.get(peer) != why and not self.engine.role.finished:
             self.often(f"unreachable {peer}", "unreachable", peer=peer, why=why)
         self.troubles[peer] = why
 

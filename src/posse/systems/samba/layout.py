@@ -26,7 +26,7 @@ from posse.runtime.local import (
     write_party,
 )
 from posse.runtime.place import address
-from posse.runtime.sources import SourceSettings
+from posse.runtime.sources import KnownRewards, SourceSettings
 from posse.systems.samba.deploy import (
     SambaOptions,
     check_sync,
@@ -87,7 +87,20 @@ def layout(values: dict[str, Any], here: Path) -> Layout:
         CUSTOMER,
         ("listen", "sync"),
         policy_remarks(federation),
+        lambda: _known_rewards(federation),
     )
+
+
+def _known_rewards(federation: FederationFile) -> dict[str, KnownRewards | None]:
+    """Return what the files of the owners have; their paths are absolute."""
+    known: dict[str, KnownRewards | None] = {}
+    for member in federation.members:
+        source = None if federation.world else member.source
+        known[member.name] = None
+        if source is not None:
+            settings = SourceSettings.make(source)
+            known[member.name] = settings.known(Path(), federation.threshold)
+    return known
 
 
 def _check(federation: FederationFile) -> None:

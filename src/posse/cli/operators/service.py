@@ -1,5 +1,5 @@
-"""A federation that lives: `posse federation create`, `serve`, `submit`, `queue`, and what its operators ask of
-a service.
+"""A service of a federation: `posse federation create`, `submit`, `queue` and `expel`, and
+`posse party serve`, `leave` and `renew`.
 """
 
 from __future__ import annotations
@@ -8,92 +8,71 @@ import asyncio
 import json as json_module
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import typer
 
 from posse.cli import flags
 from posse.cli.flags import INTERRUPTED
 from posse.cli.operators.ca import PassphraseFile, name_for, new_passphrase, passphrase_of
-from posse.cli.operators.watch import cannot_listen, sentence, wait_for
-from posse.cli.screen import bullets, heading, print_json, remark, say, table
+from posse.cli.operators.watch import cannot_listen, outcome_line, wait_for
+from posse.cli.screen import bullets, heading, print_json, remark, say, table, table_of
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
 from posse.core.files import forbid_core_dumps, make_private_folder
 from posse.core.settings import read_toml
+from posse.runtime.certificates.authority import Authority, Desk
+from posse.runtime.certificates.enrolment import complete, prepare
+from posse.runtime.federation.place import ServiceFile, check_answers, open_service
+from posse.runtime.federation.service import Living
+from posse.runtime.federation.talk import QUEUE, Proposal
+from posse.runtime.journal import holder
+from posse.runtime.local import AUTHORITY, write_party
+from posse.runtime.network import health, operate
+from posse.runtime.network.health import Status
+from posse.runtime.place import address
+from posse.systems.parties import functions_for_service, make_invitation, read_result
 from posse.version import __version__
 
-if TYPE_CHECKING:
-    from posse.runtime.network.health import Status
-
-File = Annotated[Path, typer.Argument(help="The file of a service.", metavar="FILE")]
-At = Annotated[
-    Path, typer.Option("--at", help="The file of the founder's service.", metavar="FILE")
-]
-Through = Annotated[
-    Path,
-    typer.Option("--at", help="File of the founder's service, or a customer's.", metavar="FILE"),
-]
-RunFile = Annotated[Path, typer.Argument(help="The run's file.", metavar="FILE")]
-FederationName = Annotated[str, typer.Argument(help="Name of the federation.", metavar="NAME")]
-Place = Annotated[
-    Path | None, typer.Option(help="Folder to make; called as the federation if not given.")
-]
-FounderRole = Annotated[
-    str, typer.Option(help="Role that the founder has in runs; operator for none.", metavar="ROLE")
-]
-FounderName = Annotated[
-    str | None, typer.Option(help="Its name; that of its role if not given.", metavar="NAME")
-]
-Listen = Annotated[str, typer.Option(help="host:port where members call.", metavar="HOST:PORT")]
-EnrolAt = Annotated[
-    str, typer.Option("--enrol", help="host:port where tokens are used.", metavar="HOST:PORT")
-]
-Days = Annotated[
-    float, typer.Option(help="Days for which the founder's certificate counts.", metavar="NUMBER")
-]
-Member = Annotated[str, typer.Argument(help="Name of a member.", metavar="NAME")]
-Cancelled = Annotated[str, typer.Option("--cancel", help="Drop this run.", metavar="RUN")]
-Complete = Annotated[
-    bool, typer.Option("--complete", help="State that a restored queue or ledger lacks no run.")
-]
-NewKey = Annotated[bool, typer.Option("--new-key", help="Draw a new key too, between runs.")]
-Protected = Annotated[bool, typer.Option("--passphrase", help="Encrypt the authority's key.")]
-EVERY, PATIENCE = 0.3, 20.0
-"""Seconds between two looks at a run, and until an answer must be here."""
+EVERY = 0.3
+"""Seconds between two looks at a run."""
+PATIENCE = 20.0
+"""Seconds until an answer must be here."""
 ANSWER = 60.0
-"""Seconds in which a service does what it is asked: for a run's settings it may have to load a
-system and its data.
+"""Seconds in which a service answers a request: for a run's settings it may have to load a system
+and its data.
 """
-UNCOUNTED = "{}: lower the limits of [consent] by what they asked, then pass --complete"
-RESTORED = "of a backup: when it lacks no run that started since, pass --complete"
 
 
 def create(
-    name: FederationName,
-    folder: Place = None,
-    role: FounderRole = "customer",
-    called: FounderName = None,
-    listen: Listen = "127.0.0.1:7400",
-    enrol: EnrolAt = "127.0.0.1:7710",
-    days: Days = 90,
-    passphrase: Protected = False,
+    name: str,
+    *,
+    folder: Path | None = None,
+    role: str = "customer",
+    called: str | None = None,
+    listen: str = "127.0.0.1:7400",
+    enrol: str = "127.0.0.1:7710",
+    days: float = 90,
+    passphrase: bool = False,
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Create a federation: authority, your identity and service file.
+
+    Options:
+        name (NAME): Name of the federation.
+        folder (PATH): Folder to make; the federation's name if not given.
+        role (ROLE): Role that the founder has in runs; operator for none.
+        called (NAME): Name of the founder; the name of its role if not given.
+        listen (HOST:PORT): host:port where members call.
+        enrol (HOST:PORT): host:port where tokens are used.
+        days (NUMBER): Days for which the founder's certificate is valid.
+        passphrase: Encrypt the authority's key.
 
     Examples:
         posse federation create hospitals
         posse federation create hospitals --listen 0.0.0.0:7400
     """
-    from posse.runtime.certificates.authority import Authority, Desk
-    from posse.runtime.certificates.enrolment import complete, prepare
-    from posse.runtime.federation.talk import QUEUE
-    from posse.runtime.local import AUTHORITY, write_party
-    from posse.runtime.place import address
-
     own = name_for(role, called, "--called")
     place = folder or Path(name)
     for where in (listen, enrol):
@@ -102,20 +81,18 @@ def create(
     authority = Authority.init(place / AUTHORITY, own, name, passphrase=secret)
     token = authority.token(role, own, days=days)
     now = authority.now()
-    complete(token, place / own, Desk(authority).answer(prepare(token, place / own, now)).data, now)
+    request = prepare(token, place / own, now)
+    complete(token, place / own, Desk(authority).answer(request).data, now)
     addresses = {"listen": listen, "enrol": enrol}
     values = {"identity": own, "founder": own, "authority": AUTHORITY, **addresses}
     file = write_party(place / f"{own}.toml", values)
     make_private_folder(place / AUTHORITY / QUEUE)
-    say(
-        f"founded '{name}' in {place}: its authority, the identity of {role} '{own}', and "
-        f"{file.name}"
-    )
+    say(f"founded '{name}' in {place}: authority, identity of {role} '{own}', and {file.name}")
     bullets(
         [
             f"start its service: posse party serve {file}",
-            f"for every member: posse federation ca token --ca {place / AUTHORITY} --role ROLE --name NAME "
-            f"--address {enrol}",
+            f"for every member: posse federation ca token --ca {place / AUTHORITY} --role ROLE "
+            f"--name NAME --address {enrol}",
             f'in the file of every member: home = "{listen}" (as members reach it), founder = '
             f'"{own}"',
             f"propose a run: posse federation submit RUN.toml --at {file}",
@@ -123,27 +100,24 @@ def create(
     )
 
 
-def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
+def serve(file: Path, *, passphrase_file: PassphraseFile = None) -> None:
     """Be a member of a federation: take part in run after run.
 
     It takes part in what the consent of its file allows, until it is stopped.
 
+    Options:
+        file (FILE): The file of a service.
+
     Examples:
         posse party serve clinic-b.toml
     """
-    from posse.runtime.federation.place import open_service
-    from posse.runtime.federation.service import Living
-    from posse.runtime.network.operate import json_log
-    from posse.systems.parties import functions_for_service
-
     forbid_core_dumps()
     place = open_service(file)
-    sys.path.insert(
-        0, str(file.resolve().parent)
-    )  # modules of sources are next to the service's file
+    # Modules of sources are next to the service's file.
+    sys.path.insert(0, str(file.resolve().parent))
 
     async def run() -> None:
-        log = json_log(place.identity.name, least=place.file.log)
+        log = operate.json_log(place.identity.name, least=place.file.log)
         living = Living(file, functions_for_service(remark), log, passphrase_of(passphrase_file))
         log("started", federation=living.member.identity.run, version=__version__)
         await living.run()
@@ -155,10 +129,14 @@ def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
         cannot_listen(error, file)
 
 
-def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
+def submit(run: Path, *, at: Path, json: flags.Json = False) -> None:
     """Propose a run to a federation, and print its result.
 
     The same command follows the run again after an interruption.
+
+    Options:
+        run (FILE): The run's file.
+        at (FILE): File of the founder's service, or a customer's.
 
     Examples:
         posse federation submit run.toml --at hospitals/customer.toml
@@ -166,7 +144,10 @@ def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
     """
     values = read_toml(run)
     status = _ask(at, f"submit {json_module.dumps(values, default=str)}")
-    _remark_on(values)
+    # The founder's service reports settings that are wrong.
+    with suppress(PosseError):
+        proposal = Proposal.make("", values)
+        remark(*make_invitation(proposal.system, proposal.values).remarks)
     try:
         status = _follow(at, status)
     except KeyboardInterrupt:
@@ -175,19 +156,7 @@ def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
             f"posse federation queue {at} --cancel {status['run']}"
         )
         raise typer.Exit(INTERRUPTED) from None
-    _finish(status, json)
-
-
-def _remark_on(values: Mapping[str, object]) -> None:
-    """Print what the user who proposes a run should know about its settings."""
-    from posse.runtime.federation.talk import Proposal
-    from posse.systems.parties import make_invitation
-
-    # The founder's service reports settings that are wrong.
-    with suppress(PosseError):
-        proposal = Proposal.make("", values)
-        for text in make_invitation(proposal.system, proposal.values).remarks:
-            remark(text)
+    _print_result(status, json)
 
 
 def _follow(at: Path, status: Status) -> Status:
@@ -198,7 +167,8 @@ def _follow(at: Path, status: Status) -> Status:
     last_line = ""
     missed = 0.0
     while status["phase"] not in ("over", "dropped", "refused"):
-        if (line := _line(status)) != last_line:
+        line = _progress(status)
+        if line != last_line:
             remark(line)
             last_line = line
         time.sleep(EVERY)
@@ -212,18 +182,14 @@ def _follow(at: Path, status: Status) -> Status:
     return status
 
 
-def _line(status: Status) -> str:
+def _progress(status: Status) -> str:
     line = f"run '{status['run']}' is {status['phase']}"
     if status["without"]:
         line += f", without {', '.join(status['without'])}"
-    if waiting := [f"{name} ({why})" for name, why in status["waiting"].items()]:
-        line += f"; waiting for {', '.join(waiting)}"
-    return line
+    return "; ".join(filter(None, (line, _waiting(status))))
 
 
-def _finish(status: Status, as_json: bool) -> None:
-    from posse.systems.parties import read_result
-
+def _print_result(status: Status, json: bool) -> None:
     if status["phase"] == "refused":
         raise PosseError(
             f"run '{status['run']}' is not in the queue: {status['text']}", rule="cli.run.refused"
@@ -235,17 +201,22 @@ def _finish(status: Status, as_json: bool) -> None:
             rule="cli.run.dropped",
         )
     result = read_result(Path(status["journal"])) if status["journal"] else {}
-    if as_json:
+    if json:
         print_json(result or {"run": status["run"]})
     else:
         outcome = {"run": status["run"], "outcome": "the parts of all are over"}
-        say(sentence(result or outcome), style="bold")
+        say(outcome_line(result or outcome), style="bold")
 
 
 def queue(
-    file: File, cancel: Cancelled = "", complete: Complete = False, json: flags.Json = False
+    file: Path, *, cancel: str = "", complete: bool = False, json: flags.Json = False
 ) -> None:
     """Show a service: its members, runs and limits.
+
+    Options:
+        file (FILE): The file of a service.
+        cancel (RUN): Drop this run.
+        complete: State that a restored queue or ledger lacks no run.
 
     Examples:
         posse federation queue hospitals/customer.toml
@@ -255,7 +226,8 @@ def queue(
         _ask(file, "complete")
     if cancel:
         status = _ask(file, f"cancel {cancel}")
-        if status and (status := _follow(file, status))["phase"] != "dropped":
+        status = status and _follow(file, status)
+        if status and status["phase"] != "dropped":
             raise PosseError(
                 f"run '{cancel}' is not dropped: {status['text'] or 'it is over'}",
                 rule="cli.run.not-dropped",
@@ -268,57 +240,55 @@ def queue(
         return
     heading(f"{status['role']} '{status['service']}' of federation '{status['federation']}'")
     table(("service", status["service"]), _facts(status))
-    if "members" in status:
-        _show_queue(status)
-        return
-    parts = [(run, part["state"], part["text"]) for run, part in status["parts"].items()]
-    table(("run", "state", "why"), parts)
+    members = [{"member": name, **each} for name, each in status.get("members", {}).items()]
+    table_of(members, {"member": "member", "role": "role", "connected": "connected"})
+    parts = [{"run": run, **part} for run, part in status.get("parts", {}).items()]
+    table_of(parts, {"run": "run", "state": "state", "why": "text"})
+    runs = [{**run, "why": run["text"] or _waiting(run)} for run in status.get("runs", ())]
+    table_of(runs, {"run": "run", "system": "system", "state": "phase", "why": "why"})
+
+
+def _waiting(status: Status) -> str:
+    """Return for whom a run waits, and why."""
+    waiting = [f"{name} ({why})" for name, why in status["waiting"].items()]
+    return f"waiting for {', '.join(waiting)}" if waiting else ""
 
 
 def _facts(status: Status) -> list[tuple[str, str]]:
-    """Return what a service says of itself; a service of the release before has fewer facts."""
+    """Return what a service knows about itself; one of the release before has fewer facts."""
     spent = status["spent"]
-    limits = f"epsilon {spent['epsilon']:g}, delta {spent['delta']:g}"
     uncounted = ", ".join(status["uncounted"])
-    return [
-        ("process", str(status["pid"])),
-        ("certificate until", status["until"][:16].replace("T", " ")),
-        *_fact("founder", "{}", status.get("home")),
-        ("asked of it in all", f"{spent['runs']} runs, {spent['decisions']:,} decisions, {limits}"),
-        *_fact("its file", "{}", status.get("edited")),
-        *_fact("since its backup, not counted", UNCOUNTED, uncounted),
-        *_fact("queue", RESTORED, status.get("queue_restored")),
-    ]
+    facts = {
+        "process": str(status["pid"]),
+        "certificate until": status["until"][:16].replace("T", " "),
+        "founder": status.get("home"),
+        "asked of it in all": f"{spent['runs']} runs, {spent['decisions']:,} decisions, epsilon "
+        f"{spent['epsilon']:g}, delta {spent['delta']:g}",
+        "its file": status.get("edited"),
+    }
+    if uncounted:
+        facts["since its backup, not counted"] = (
+            f"{uncounted}: lower the limits of [consent] by what they asked, then pass --complete"
+        )
+    if status.get("queue_restored"):
+        facts["queue"] = "of a backup: when it lacks no run that started since, pass --complete"
+    return [(name, str(text)) for name, text in facts.items() if text]
 
 
-def _fact(name: str, text: str, value: object) -> list[tuple[str, str]]:
-    return [(name, text.format(value))] if value else []
-
-
-def _show_queue(status: Status) -> None:
-    """Print the members and runs that a founder has."""
-    connected = {True: "yes", False: "no"}
-    members = [
-        (name, member["role"], connected[member["connected"]])
-        for name, member in status["members"].items()
-    ]
-    table(("member", "role", "connected"), members)
-    runs = []
-    for run in status["runs"]:
-        waiting = [f"waiting for {name}: {why}" for name, why in run["waiting"].items()]
-        runs.append((run["run"], run["system"], run["phase"], run["text"] or ", ".join(waiting)))
-    table(("run", "system", "state", "why"), runs)
-
-
-def expel(name: Member, at: At) -> None:
+def expel(name: str, *, at: Path) -> None:
     """Expel a member, and revoke its certificate.
 
     Runs that it is in end without it where they can.
 
+    Options:
+        name (NAME): Name of a member.
+        at (FILE): The file of the founder's service.
+
     Examples:
         posse federation expel clinic-b --at hospitals/customer.toml
     """
-    if "members" not in (status := _ask(at, "status")):
+    status = _ask(at, "status")
+    if "members" not in status:
         raise ConfigError(
             f"only the founder expels; {at} is the file of {status['role']} '{status['service']}'.",
             rule="cli.at.not-the-founder",
@@ -327,10 +297,13 @@ def expel(name: Member, at: At) -> None:
     say(f"expelled '{name}': all members are informed, and its connections are cut")
 
 
-def leave(file: File) -> None:
+def leave(file: Path) -> None:
     """Leave a federation, between runs.
 
     The founder revokes this member's certificate, and its service stops.
+
+    Options:
+        file (FILE): The file of a service.
 
     Examples:
         posse party leave clinic-b.toml
@@ -348,10 +321,14 @@ def leave(file: File) -> None:
     say("left the federation; its service has stopped, and its journals stay")
 
 
-def renew(file: File, new_key: NewKey = False) -> None:
+def renew(file: Path, *, new_key: bool = False) -> None:
     """Renew a member's certificate now.
 
     A service renews it automatically before it expires.
+
+    Options:
+        file (FILE): The file of a service.
+        new_key: Draw a new key too, between runs.
 
     Examples:
         posse party renew clinic-b.toml
@@ -387,15 +364,11 @@ def stop_service(file: Path) -> None:
 
 
 def _process(file: Path) -> int:
-    from posse.runtime.journal import holder
-
     return holder(_runs(file))
 
 
 def _runs(path: Path) -> Path:
     """Return the folder of all runs of a service."""
-    from posse.runtime.federation.place import ServiceFile
-
     return path.resolve().parent / ServiceFile.make(file=path).runs
 
 
@@ -403,8 +376,6 @@ def _ask(path: Path, command: str) -> Any:
     """Ask the service of a file; one of another member, which has the same folder of runs, is asked
     nothing.
     """
-    from posse.runtime.federation.place import check_answers
-
     if len(command) > 60_000:
         raise DataError(
             f"a run's file may have 60,000 characters, got {len(command):,}.",
@@ -416,17 +387,14 @@ def _ask(path: Path, command: str) -> Any:
 
 
 def _answer(path: Path, command: str, patience: float) -> Any:
-    from posse.runtime.network.health import not_answering
-    from posse.runtime.network.operate import ask
-
     folder = _runs(path)
     try:
-        return asyncio.run(ask(folder, command, patience=patience))
+        return asyncio.run(operate.ask(folder, command, patience=patience))
     except LinkError as error:
         _, refused, why = error.text.partition("answers: ")
         if refused:
             raise PosseError(why, rule="cli.service.refused") from None
-        if frozen := not_answering(folder):
+        if frozen := health.not_answering(folder):
             raise LinkError(
                 f"the service of {path} does not answer: {frozen}.", rule="cli.service.stuck"
             ) from None
