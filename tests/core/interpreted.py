@@ -20,7 +20,8 @@ from posse.privacy.dp import noise
 from posse.privacy.sharing import garbled
 from posse.problems.arms import rewards
 from posse.problems.contexts import contexts
-from posse.problems.markets import instances, market
+from posse.problems.markets import instances
+from posse.problems.markets import market as supply
 from posse.systems.dp_combinatorial import learning, twin
 from posse.systems.samba import kernels
 from posse.systems.samba.roles import draws
@@ -161,12 +162,12 @@ def market(units: Callable[..., Any]) -> list[Case]:
         np.arange(8, dtype=np.uint32) << 29,
         np.arange(8, dtype=np.int32) % 2,
     )
-    drawn = market.Supply(units(1, 2), 4, *table, np.zeros(1, np.int64), np.zeros(0))
+    drawn = supply.Supply(units(1, 2), 4, *table, np.zeros(1, np.int64), np.zeros(0))
     none = np.full((1, 2, 1), -1), np.zeros(0, np.uint32), np.zeros(0, np.int32)
-    records = market.Supply(units(1, 2), 4, *none, np.array([0, 4, 9]), np.cumsum(units(11)))
+    records = supply.Supply(units(1, 2), 4, *none, np.array([0, 4, 9]), np.cumsum(units(11)))
     for one, count in ((drawn, 2), (drawn, 60), (records, 3), (records, 60)):
-        found.append((market.good_units, (one, 7, 1, 1, 9, 5, count)))
-        found.append((market.untabled, (one, 7, 1, 1, 9, 5, count)))
+        found.append((supply.good_units, (one, 7, 1, 1, 9, 5, count)))
+        found.append((supply.untabled, (one, 7, 1, 1, 9, 5, count)))
     for one in (drawn, records):
         written = (
             np.array([3.0, 5.0]),
@@ -178,8 +179,8 @@ def market(units: Callable[..., Any]) -> list[Case]:
         found.append(
             (twin._untabled, (one, np.uint64(7), 1, 9, *written[:2], np.array([-1.0, -1.0])))
         )
-    found += [(market.epoch_at, (drawn, 9)), (market.replayed, (records, 7, 1, 1, 5, 60))]
-    found += [(market.from_word, (drawn, 0, 0, 2, word)) for word in (5, 2**31, 2**32 - 1)]
+    found += [(supply.epoch_at, (drawn, 9)), (supply.replayed, (records, 7, 1, 1, 5, 60))]
+    found += [(supply.from_word, (drawn, 0, 0, 2, word)) for word in (5, 2**31, 2**32 - 1)]
     found += [(instances._drawn, (7, 1, 2, normal, 0.5, 0.1)) for normal in (True, False)]
     found += [(instances._reflected, (x,)) for x in (-0.3, 1.2, 7.9)]
     found += [
@@ -194,10 +195,10 @@ def market(units: Callable[..., Any]) -> list[Case]:
     )
     found.append((instances._draw_places, (7, np.zeros((3, 4)))))
     weights, keep, other = np.zeros(31), np.zeros(31, np.uint32), np.zeros(31, np.int32)
-    found += [(market._weights, (30, q, weights.copy())) for q in (0.0, 0.37, 1.0)]
-    found.append((market._fill, (units(31), keep, other)))
+    found += [(supply._weights, (30, q, weights.copy())) for q in (0.0, 0.37, 1.0)]
+    found.append((supply._fill, (units(31), keep, other)))
     found.append(
-        (market._tables, (units(1, 1), np.array([[[-1, 0, 2]]]), keep.copy(), other.copy()))
+        (supply._tables, (units(1, 1), np.array([[[-1, 0, 2]]]), keep.copy(), other.copy()))
     )
     found.append((contexts._draw_places, (7, 1, np.zeros(9))))
     rows = np.arange(5), np.arange(5) % 2, np.zeros(5, np.int64)
