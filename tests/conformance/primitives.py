@@ -1,0 +1,137 @@
+"""The primitives of samba-strict/1 (section 4)."""
+
+import os
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+
+import msgspec
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from tests.conformance import codec
+from tests.conformance.session import Session
+
+HPKE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+
+
+def mp(*items: object) -> bytes:
+    """Return mp(items): a MessagePack array (section 1)."""
+    return msgspec.msgpack.encode(items)
+
+
+def framed(*parts: bytes) -> bytes:
+    """Return framed(parts) (section 1)."""
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+def hkdf(key: bytes, info: bytes) -> bytes:
+    """Return HKDF(key, info)."""
+    return HKDF(SHA256(), 32, None, info).derive(key)
+
+
+def key_stream(key: bytes, block: int, length: int) -> bytes:
+    """Return CTR(key, b, L)."""
+    cipher = Cipher(algorithms.AES(key), modes.CTR(block.to_bytes(16, "big")))
+    return cipher.encryptor().update(bytes(length))
+
+
+def stream_words(key: bytes, start: int, count: int) -> list[int]:
+    """Return W(key, a, m)."""
+    odd = start % 2
+    return codec.unpack(key_stream(key, start // 2, 8 * (odd + count))[8 * odd :])
+
+
+def rows(key: bytes, info: bytes) -> Callable[[int], tuple[int, int]]:
+    """Return Rows(key, info, 2) as a function of the row."""
+    derived = hkdf(key, info)
+    return lambda row: tuple(stream_words(derived, 2 * row, 2))
+
+
+def sign(identity: ec.EllipticCurvePrivateKey, purpose: str, message: bytes) -> bytes:
+    """Return Sign(purpose, m)."""
+    return identity.sign(_signed(purpose, message), ec.ECDSA(SHA256()))
+
+
+def verify(identity: bytes, purpose: str, message: bytes, signature: bytes) -> bool:
+    """Return whether a signature is one of Sign(purpose, m)."""
+    public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), identity)
+    try:
+        public.verify(signature, _signed(purpose, message), ec.ECDSA(SHA256()))
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _signed(purpose: str, message: bytes) -> bytes:
+    return b"posse" + len(purpose).to_bytes(2, "little") + purpose.encode() + message
+
+
+def seal(public: bytes, message: bytes, info: bytes) -> bytes:
+    """Return Seal(pk, m, info)."""
+    return HPKE.encrypt(message, X25519PublicKey.from_public_bytes(public), info)
+
+
+def unseal(private: bytes, sealed: bytes, info: bytes) -> bytes:
+    """Return what Seal has sealed; nothing if it does not open."""
+    try:
+        return HPKE.decrypt(sealed, X25519PrivateKey.from_private_bytes(private), info)
+    except (InvalidTag, ValueError):
+        return b""
+
+
+def commit(secret: bytes, label: bytes) -> bytes:
+    """Return Commit(secret, label)."""
+    length = len(label).to_bytes(2, "little")
+    return sha256(b"posse commitment" + length + label + secret).digest()
+
+
+def present_digest(names: Iterable[str], digest: bytes) -> bytes:
+    """Return Present(S, D)."""
+    members = sorted(name.encode() for name in names)
+    return sha256(framed(b"posse/pairwise/present", b"1", digest, *members)).digest()
+
+
+def derive(session: Session, purpose: str, context: bytes) -> bytes:
+    """Return Key(purpose, context)."""
+    length = (32).to_bytes(4, "big")
+    return hkdf(session.root, framed(b"posse/secrets/1", purpose.encode(), context, length))
+
+
+def secret(session: Session, purpose: str, suffix: str = "") -> bytes:
+    """Return Key(purpose, ctx ‖ suffix)."""
+    context = mp(session.kind, session.name, session.digest)
+    return derive(session, purpose, context + suffix.encode())
+
+
+def run_key(session: Session) -> bytes:
+    """Return the party's private run key; D is empty in its context."""
+    return derive(session, "samba run key", mp(session.kind, session.name, b""))
+
+
+def _chunk_cipher(seed: bytes, digest: bytes, chunk: int) -> tuple[AESGCM, bytes]:
+    key = hkdf(hkdf(seed, b"posse strict dealt to comp"), b"posse frames dealt")
+    epoch = (chunk >> 20).to_bytes(8, "little")
+    cipher = AESGCM(hkdf(key, b"posse epoch" + epoch))
+    return cipher, digest + b"dealt" + chunk.to_bytes(8, "little")
+
+
+def seal_chunk(seed: bytes, digest: bytes, chunk: int, content: bytes) -> bytes:
+    """Return the frame of a chunk from dealer to comp (section 5.7)."""
+    cipher, context = _chunk_cipher(seed, digest, chunk)
+    nonce = os.urandom(12)
+    return b"\x01" + nonce + cipher.encrypt(nonce, content, context)
+
+
+def open_chunk(seed: bytes, digest: bytes, chunk: int, frame: bytes) -> bytes:
+    """Return the content of a chunk's frame; nothing if it does not open (section 5.7)."""
+    cipher, context = _chunk_cipher(seed, digest, chunk)
+    try:
+        return cipher.decrypt(frame[1:13], frame[13:], context) if frame[:1] == b"\x01" else b""
+    except (InvalidTag, ValueError):
+        return b""
