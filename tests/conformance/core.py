@@ -1,6 +1,7 @@
 """The mathematics of samba-strict/1 on integers.
 
 Every random value is an argument; nothing here draws. Words have `bits` bits (64 in the protocol).
+Words, labels, pads and bits may be arrays: test_exhaustive computes on all values at once.
 A comparison cuts the low `bits` - 1 bits into digits of `digit_bits` bits (3 in the protocol).
 """
 
@@ -65,7 +66,7 @@ def deal_pass(
     """Return p(A) - B, F and p'(A') - B' (section 5.3)."""
     flags = list(comp.owner_bits)
     for place, owner in enumerate(controller.order):
-        flags[owner] ^= comp.place_bits[place]
+        flags[owner] = flags[owner] ^ comp.place_bits[place]
     to_controller = subtract(permute(controller.order, comp.before), comp.after, bits)
     to_comp = subtract(permute(comp.order, controller.before), controller.after, bits)
     return to_controller, flags, to_comp
@@ -106,7 +107,7 @@ def controller_undo(placed: Words, flags: Words, replies: Words, permutation: Wo
     """Return (η ⊕ E) ⊕ y by owner, with y_{p_j} = F_{p_j} ⊕ g_j (section 5.6, step 3)."""
     words = exclusive_or(replies, flags)
     for place, owner in enumerate(permutation):
-        words[owner] ^= placed[place]
+        words[owner] = words[owner] ^ placed[place]
     return words
 
 
@@ -154,13 +155,18 @@ def garble(
             if layer == 0:
                 entries.append(labels[0][other < own])
                 continue
-            before = labels[layer - 1]
             for pointer in (0, 1):
-                state = before[0] & 1 ^ pointer
+                state = labels[layer - 1][0] & 1 ^ pointer
                 after = state if other == own else int(other < own)
-                entries.append(labels[layer][after] ^ before[state] >> 1)
+                key = _label(labels[layer - 1], state) >> 1
+                entries.append(_label(labels[layer], after) ^ key)
         tables.append(exclusive_or(entries, pads[layer]))
     return tables
+
+
+def _label(labels: tuple[int, int], state: int) -> int:
+    """Return the label of a state; a product, because the state may be an array."""
+    return labels[0] ^ (labels[0] ^ labels[1]) * state
 
 
 def choose(
@@ -196,16 +202,16 @@ class Question(NamedTuple):
         return [(self.champion, place) for place in self.places]
 
 
-def sample_size(candidates: int) -> int:
+def sample_size(candidates: int, all_pairs: int = ALL_PAIRS) -> int:
     """Return g: all candidates if they are few, else ⌈1.2 √candidates⌉ (section 5.5)."""
-    return candidates if candidates <= ALL_PAIRS else isqrt((36 * candidates - 1) // 25) + 1
+    return candidates if candidates <= all_pairs else isqrt((36 * candidates - 1) // 25) + 1
 
 
-def search(places: Words) -> Generator[Question, Words, int]:
+def search(places: Words, all_pairs: int = ALL_PAIRS) -> Generator[Question, Words, int]:
     """Ask questions, take [z_u < z_v] per pair, return the place of the largest (section 5.5)."""
     candidates = list(places)
     while True:
-        size = sample_size(len(candidates))
+        size = sample_size(len(candidates), all_pairs)
         sample, others = candidates[:size], candidates[size:]
         wins = dict.fromkeys(sample, 0)
         if size > 1:
@@ -241,7 +247,9 @@ def slot_answer(
     share: int, pads: tuple[int, int], noise: tuple[int, int] | None, bits: int = BITS
 ) -> tuple[int, int]:
     """Return (a - α, y - β); `noise` of an owner that pulls is y and a (section 7)."""
-    ready, share = (noise[0] or 1, noise[1]) if noise else (0, share)
+    ready = 0
+    if noise:
+        ready, share = noise[0] + (noise[0] == 0), noise[1]
     return (share - pads[0]) % (1 << bits), (ready - pads[1]) % (1 << bits)
 
 
