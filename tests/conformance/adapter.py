@@ -15,7 +15,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from posse.core.fixed import tie_bits
-from posse.core.roles import OPERATOR, WORLD, Action, Message, Pull, Reward
+from posse.core.roles import OPERATOR, Action, Message, Pull, Reward
 from posse.policies import Policy
 from posse.systems.samba import messages as common
 from posse.systems.samba.kernels import kernels
@@ -25,6 +25,7 @@ from posse.systems.samba.setup import CONTROLLER, CUSTOMER
 from posse.systems.samba.strict import messages as strict
 from posse.systems.samba.strict.messages import Tick, Tock
 from posse.systems.samba.twin import selections
+from tests.conformance import messages as own
 from tests.conformance.comp import Comp
 from tests.conformance.controller import Controller
 from tests.conformance.customer import Customer
@@ -49,16 +50,11 @@ _KINDS = [
 _ANY_MESSAGE: Any = reduce(or_, _KINDS)
 
 
-def listed(message: Message) -> list[Any]:
-    """Return a message as a list: its name, then its fields."""
-    values: list[Any] = msgspec.msgpack.decode(msgspec.msgpack.encode(message))
-    return values
-
-
-def message_of(values: Sequence[Any]) -> Message:
-    """Return the message that a list describes; raise if a field has the wrong type."""
-    message: Message = msgspec.msgpack.decode(msgspec.msgpack.encode(values), type=_ANY_MESSAGE)
-    return message
+def package_message(message: msgspec.Struct) -> Message:
+    """Return the package's message with the same bytes; raise if a field has the wrong type."""
+    encoded = msgspec.msgpack.encode(message)
+    decoded: Message = msgspec.msgpack.decode(encoded, type=_ANY_MESSAGE)
+    return decoded
 
 
 @dataclass
@@ -122,15 +118,15 @@ class Adapted:
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take a message of the handshake, or one of the run."""
         if self.role is not None:
-            return self._actions(self.role.receive(sender, self._list(sender, message)))
+            return self._actions(self.role.receive(sender, self._encoded(sender, message)))
         if isinstance(message, Go):
             self.real.receive(sender, message)
             self.role = ROLES[self.real.kind](self._session(message.signature))
-            return self._actions(self.role.begin())
+            return self._actions(self.role.start())
         actions: Sequence[Action] = self.real.receive(sender, message)
         if self.name == CUSTOMER and isinstance(message, Consents):
             self.role = Customer(self._session())
-            return [*actions, *self._actions(self.role.begin())]
+            return [*actions, *self._actions(self.role.start())]
         return actions
 
     def _session(self, go: bytes = b"") -> Session:
@@ -163,22 +159,22 @@ class Adapted:
             policy, owners.index(self.name), len(owners), coins, self.real._own_seeds()
         )
 
-    def _list(self, sender: str, message: Message) -> list[Any]:
+    def _encoded(self, sender: str, message: Message) -> bytes:
         if isinstance(message, Reward):
-            return ["Reward", message.number, message.units]
+            return msgspec.msgpack.encode(own.Reward(message.number, message.units))
         if isinstance(message, Tock):
-            return ["Tock", message.number]
+            return msgspec.msgpack.encode(own.Tock(message.number))
         if isinstance(message, End):
             assert sender == OPERATOR
-        return listed(message)
+        return msgspec.msgpack.encode(message)
 
-    def _actions(self, sends: Sequence[tuple[str, Sequence[Any]]]) -> list[Action]:
+    def _actions(self, sends: Sequence[tuple[str, msgspec.Struct]]) -> list[Action]:
         actions: list[Action] = []
-        for receiver, values in sends:
-            if receiver != WORLD:
-                actions.append((self.name, receiver, message_of(values)))
-            elif values[0] == "Pull":
-                actions.append(Pull(self.name, values[1]))
+        for receiver, message in sends:
+            if isinstance(message, own.Pull):
+                actions.append(Pull(self.name, message.number))
+            elif isinstance(message, own.Tick):
+                actions.append(Tick(self.name, message.slot, message.seconds))
             else:
-                actions.append(Tick(self.name, values[1], values[2]))
+                actions.append((self.name, receiver, package_message(message)))
         return actions

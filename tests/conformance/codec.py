@@ -1,21 +1,24 @@
 """Integers to bytes and back."""
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from tests.conformance.core import Tables
 
 LAYERS = 21  # digits of a comparison
 PAIR_BYTES, ANSWER_BYTES = 63, 504  # per comparison: dealt, and answered by comp
 
-
-def pack(words: Iterable[int], size: int = 8) -> bytes:
-    """Return words (places: of 2 bytes) as bytes, little-endian (sections 1 and 5.5)."""
-    return b"".join(word.to_bytes(size, "little") for word in words)
+Order = Literal["little", "big"]
 
 
-def unpack(data: bytes, size: int = 8) -> list[int]:
-    """Return the words (places: of 2 bytes) in bytes (sections 1 and 5.5)."""
-    return [int.from_bytes(data[i : i + size], "little") for i in range(0, len(data), size)]
+def pack(words: Iterable[int], size: int = 8, order: Order = "little") -> bytes:
+    """Return words as bytes (section 1); places have 2 bytes, residues 16 (5.5 and 9)."""
+    return b"".join(word.to_bytes(size, order) for word in words)
+
+
+def unpack(data: bytes, size: int = 8, order: Order = "little") -> list[int]:
+    """Return the words in bytes."""
+    return [int.from_bytes(data[i : i + size], order) for i in range(0, len(data), size)]
 
 
 def pack_bits(bits: Sequence[int]) -> bytes:
@@ -29,16 +32,6 @@ def pack_bits(bits: Sequence[int]) -> bytes:
 def unpack_bits(data: bytes, count: int) -> list[int]:
     """Return the bits in bytes (section 5.3)."""
     return [data[i // 8] >> (7 - i % 8) & 1 for i in range(count)]
-
-
-def pack_residues(pair: tuple[int, int]) -> bytes:
-    """Return two residues modulo p, 16 bytes each, big-endian (section 9)."""
-    return pair[0].to_bytes(16, "big") + pair[1].to_bytes(16, "big")
-
-
-def unpack_residues(data: bytes) -> tuple[int, int]:
-    """Return the two residues in 32 bytes (section 9)."""
-    return int.from_bytes(data[:16], "big"), int.from_bytes(data[16:], "big")
 
 
 def pack_layers(tables: Tables, unit: int) -> list[int]:

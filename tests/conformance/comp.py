@@ -1,8 +1,10 @@
 """Comp, the second server (sections 5.3 to 5.7, 7, 8 and 9)."""
 
+from cryptography.exceptions import InvalidTag
+
 from tests.conformance import codec, core, primitives
 from tests.conformance import messages as m
-from tests.conformance.role import Role, Sent, require
+from tests.conformance.role import Refused, Role, Sent, require
 from tests.conformance.session import Session
 from tests.conformance.streams import PRIME, Tapes, passes_per_chunk, sum_pads
 
@@ -48,8 +50,13 @@ class Comp(Role):
         chunk, per_chunk, size = message.chunk, passes_per_chunk(self.count), 8 * self.count
         require(self.seed and self.stream_keys, "a chunk before set-up")
         require(chunk == self.chunks and not self.summed, "not the next chunk")
-        content = primitives.open_chunk(self.seed, self.session.digest, chunk, message.sealed)
-        require(len(content) == per_chunk * size, "a chunk that does not open")
+        cipher, context = primitives.chunk_cipher(self.seed, self.session.digest, chunk)
+        frame = message.sealed
+        require(frame[:1] == b"\x01" and len(frame) == per_chunk * size + 29, "another length")
+        try:
+            content = cipher.decrypt(frame[1:13], frame[13:], context)
+        except InvalidTag as error:
+            raise Refused("a chunk that does not open") from error
         self.chunks += 1
         for i in range(per_chunk):
             self.dealt[chunk * per_chunk + i] = content[i * size : (i + 1) * size]
@@ -92,8 +99,8 @@ class Comp(Role):
         """Return a question and its shifts, or refuse it (section 5.5)."""
         require(len(message.places) % 2 == 0 and message.champion >= -1, "not a question")
         question = core.Question(message.champion, codec.unpack(message.places, 2))
-        problem = core.refusal(question, self.count, self.sampled, self.champions)
-        require(not problem, problem)
+        acceptable = core.acceptable(question, self.count, self.sampled, self.champions)
+        require(acceptable, "pairs that were or could be compared before")
         require(len(message.shifts) == 8 * len(question.pairs()), "not one shift per pair")
         shifts = codec.unpack(message.shifts)
         require(max(shifts) < 1 << 63, "a shift has 63 bits")
@@ -142,8 +149,8 @@ class Comp(Role):
     def _share(self, close: m.Close) -> Sent:
         """Return Σ f and Σ f' over the set (section 9)."""
         self.summed = True
-        mark = primitives.present_digest(close.present, self.session.digest)
+        mark = self.mark(close.present)
         keys = dict(zip(self.owners, self.stream_keys, strict=True))
         sums = core.add_shares([sum_pads(keys[name], mark) for name in close.present], PRIME)
-        info, content = self.info("sum", "comp") + mark, codec.pack_residues(sums)
+        info, content = self.info("sum", "comp") + mark, codec.pack(sums, 16, "big")
         return [("controller", m.Share(*self.seal_signed("customer", content, info, "sum")))]

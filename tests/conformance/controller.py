@@ -283,7 +283,7 @@ class Controller(Role):
         """Take an owner's share of the sum (section 9)."""
         require(self.phase == "closing" and sender in self.close.present, "not in the set")
         require(sender not in self.sums and len(message.ciphertext) == 32, "not two residues")
-        residues = codec.unpack_residues(message.ciphertext)
+        residues = codec.unpack(message.ciphertext, 16, "big")
         require(max(residues) < PRIME, "not residues")
         self.sums[sender] = residues
         return self._shares()
@@ -298,7 +298,7 @@ class Controller(Role):
         if len(self.sums) < len(self.close.present) or not self.share:
             return []
         sums = core.add_shares(self.sums.values(), PRIME)
-        return [("customer", m.Shares(codec.pack_residues(sums), self.share))]
+        return [("customer", m.Shares(codec.pack(sums, 16, "big"), self.share))]
 
     def on_closed(self, sender: str, message: m.Closed) -> Sent:
         """Relay Closed (section 9)."""

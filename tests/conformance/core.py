@@ -33,7 +33,7 @@ def add(left: Words, right: Words, bits: int = BITS) -> list[int]:
 
 
 def subtract(left: Words, right: Words, bits: int = BITS) -> list[int]:
-    """Return left - right on words, place by place (section 1)."""
+    """Return left - right on words: an owner's a = x - ρ (sections 1 and 5.2)."""
     return [(a - b) % (1 << bits) for a, b in zip(left, right, strict=True)]
 
 
@@ -72,11 +72,6 @@ def deal_pass(
     return to_controller, flags, to_comp
 
 
-def score_share(number: int, pad: int, bits: int = BITS) -> int:
-    """Return an owner's a = x - ρ (section 5.2)."""
-    return (number - pad) % (1 << bits)
-
-
 def step_ahead(
     score_pads: Words, reply_pads: Words, tape: CompTape, bits: int = BITS
 ) -> tuple[list[int], list[int]]:
@@ -109,11 +104,6 @@ def controller_undo(placed: Words, flags: Words, replies: Words, permutation: Wo
     for place, owner in enumerate(permutation):
         words[owner] = words[owner] ^ placed[place]
     return words
-
-
-def read_reply(reply: int, pad: int) -> bool | None:
-    """Return whether the owner is selected; None for a word to refuse (section 5.6, step 4)."""
-    return {0: False, 1: True}.get(reply ^ pad)
 
 
 def difference(share: Words, pair: tuple[int, int], bits: int = BITS) -> int:
@@ -228,19 +218,17 @@ def search(places: Words, all_pairs: int = ALL_PAIRS) -> Generator[Question, Wor
             return champion
 
 
-def refusal(
+def acceptable(
     question: Question, owners: int, sampled: Collection[int], champions: Collection[int]
-) -> str:
-    """Return why comp refuses a question after what it was asked, or nothing (section 5.5)."""
+) -> bool:
+    """Return whether comp answers a question after what it was asked (section 5.5)."""
     champion, places = question
-    if len(set(places)) != len(places) or not all(0 <= place < owners for place in places):
-        return "a place comes twice or does not exist"
-    if not question.pairs() or set(places) & set(sampled):
-        return "a question without a pair, or a place that was sampled before"
+    different = len(set(places)) == len(places) and set(places) <= set(range(owners))
+    if not different or not question.pairs() or set(places) & set(sampled):
+        return False
     if champion < 0:
-        return "too large a sample" * (len(places) > max(ALL_PAIRS, sample_size(owners)))
-    known = champion in sampled and champion not in champions
-    return "" if known else "a champion that was not sampled or was champion before"
+        return len(places) <= max(ALL_PAIRS, sample_size(owners))
+    return champion in sampled and champion not in champions
 
 
 def slot_answer(

@@ -59,9 +59,9 @@ class Customer(Role):
     def on_shares(self, _: str, message: m.Shares) -> Sent:
         """Open the total; Closed is the same if it is refused (section 9)."""
         require(self.end is not None and len(message.controller) == 32, "not two residues")
-        mark = primitives.present_digest(self.close.present, self.session.digest)
+        mark = self.mark(self.close.present)
         comp_share = self.open_signed("comp", message.comp, self.info("sum", "comp") + mark, "sum")
-        shares = [codec.unpack_residues(data) for data in (message.controller, comp_share)]
+        shares = [codec.unpack(data, 16, "big") for data in (message.controller, comp_share)]
         require(max(map(max, shares)) < PRIME, "not residues")
         numbers = tag_numbers(self.tag_key, mark, self.close.present)
         value = core.open_sum(shares, *numbers, PRIME)

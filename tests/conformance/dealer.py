@@ -1,5 +1,7 @@
 """The dealer (sections 5.3, 5.4 and 5.7)."""
 
+import os
+
 from tests.conformance import codec, core, primitives
 from tests.conformance import messages as m
 from tests.conformance.role import Role, Sent, require
@@ -48,8 +50,9 @@ class Dealer(Role):
             words, flags, comp_words = core.deal_pass(*tapes)
             first += codec.pack(words) + codec.pack_bits(flags)
             second += codec.pack(comp_words)
-        seed, digest = self.seeds["comp"], self.session.digest
-        return m.Dealt(chunk, first, primitives.seal_chunk(seed, digest, chunk, second))
+        cipher, context = primitives.chunk_cipher(self.seeds["comp"], self.session.digest, chunk)
+        nonce = os.urandom(12)
+        return m.Dealt(chunk, first, b"\x01" + nonce + cipher.encrypt(nonce, second, context))
 
     def _deal_pairs(self, chunk: int) -> m.DealtPairs:
         """Return a chunk of comparisons (sections 5.4 and 5.7)."""

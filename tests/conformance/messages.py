@@ -1,4 +1,4 @@
-"""The messages after Go (section 6), and those of world and operator (TASK.md)."""
+"""The messages after Go (section 6), and those of world and operator to a party."""
 
 from functools import reduce
 from operator import or_
@@ -18,13 +18,8 @@ def _message(name: str, /, **fields: Any) -> Any:
 
 Go = _message("Go", signature=bytes)
 Stream = _message("Stream", sealed=bytes, signature=bytes)
-Keys = _message(
-    "Keys",
-    sealed=dict[str, bytes],  # one receiver
-    frame_commitment=bytes,
-    own_commitment=bytes,
-    signature=bytes,
-)
+_COMMITMENTS = {"frame_commitment": bytes, "own_commitment": bytes}
+Keys = _message("Keys", sealed=dict[str, bytes], **_COMMITMENTS, signature=bytes)
 Keyring = _message("Keyring", keys=list[Keys])
 Seeds = _message("Seeds", sealed=bytes, signature=bytes)
 Dealing = _message("Dealing", controller=Seeds, comp=Seeds)

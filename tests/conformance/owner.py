@@ -92,7 +92,7 @@ class Owner(Role):
         if self.number is None:
             units = sum(units for _, units in self.pulls)
             self.number = self.session.scorer.number(self.index, units, len(self.pulls))
-        return core.score_share(self.number, self.pads(self.index)[0])
+        return core.subtract([self.number], self.pads(self.index)[:1])[0]
 
     def on_tock(self, _: str, message: m.Tock) -> Sent:
         """Answer at the end of a slot; a sum of an early end leaves then (sections 7 and 9)."""
@@ -119,9 +119,10 @@ class Owner(Role):
         require(self.answered and not self.summing, "a reply without a score")
         require(index == self.index <= self.session.last, "a reply to another pass")
         require(self.was_ready, "this owner was not ready")
-        require(len(message.reply) == 8, "a reply is one word")
-        chosen = core.read_reply(codec.unpack(message.reply)[0], self.pads(index)[1])
-        require(chosen is not None, "a reply that is neither of the two words")
+        pad = self.pads(index)[1]
+        words = codec.pack([pad]), codec.pack([pad ^ 1])
+        require(message.reply in words, "a reply that is neither of the two words")
+        chosen = message.reply == words[1]
         self.session.scorer.learn(index, chosen)
         self.index, self.answered, self.number = index + 1, False, None
         pulls = chosen and (index + 1) % self.session.passes == 0
@@ -160,8 +161,8 @@ class Owner(Role):
         self.summed = True
         counted = [units for cause, units in self.pulls if cause < self.end]
         number = len(counted) if len(self.summing.present) == self.count else 0
-        mark = primitives.present_digest(self.summing.present, self.session.digest)
+        mark = self.mark(self.summing.present)
         key, (offset,) = tag_numbers(self.tag_key, mark, [self.session.name])
         value, pads = (sum(counted) << 32) + number, sum_pads(self.stream_key, mark)
         share = core.sum_share(value, key, offset, pads, PRIME)
-        return [("controller", m.Sum(codec.pack_residues(share)))]
+        return [("controller", m.Sum(codec.pack(share, 16, "big")))]

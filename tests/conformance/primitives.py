@@ -1,13 +1,10 @@
 """The primitives of samba-strict/1 (section 4)."""
 
-import os
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 
 import msgspec
-from cryptography.exceptions import InvalidSignature, InvalidTag
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -44,7 +41,7 @@ def key_stream(key: bytes, block: int, length: int) -> bytes:
 def stream_words(key: bytes, start: int, count: int) -> list[int]:
     """Return W(key, a, m)."""
     odd = start % 2
-    return codec.unpack(key_stream(key, start // 2, 8 * (odd + count))[8 * odd :])
+    return codec.unpack(key_stream(key, start // 2, 8 * (odd + count)))[odd:]
 
 
 def rows(key: bytes, info: bytes) -> Callable[[int], tuple[int, int]]:
@@ -53,36 +50,14 @@ def rows(key: bytes, info: bytes) -> Callable[[int], tuple[int, int]]:
     return lambda row: tuple(stream_words(derived, 2 * row, 2))
 
 
-def sign(identity: ec.EllipticCurvePrivateKey, purpose: str, message: bytes) -> bytes:
-    """Return Sign(purpose, m)."""
-    return identity.sign(_signed(purpose, message), ec.ECDSA(SHA256()))
-
-
-def verify(identity: bytes, purpose: str, message: bytes, signature: bytes) -> bool:
-    """Return whether a signature is one of Sign(purpose, m)."""
-    public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), identity)
-    try:
-        public.verify(signature, _signed(purpose, message), ec.ECDSA(SHA256()))
-    except InvalidSignature:
-        return False
-    return True
-
-
-def _signed(purpose: str, message: bytes) -> bytes:
+def signed(purpose: str, message: bytes) -> bytes:
+    """Return the bytes whose signature is Sign(purpose, m)."""
     return b"posse" + len(purpose).to_bytes(2, "little") + purpose.encode() + message
 
 
 def seal(public: bytes, message: bytes, info: bytes) -> bytes:
     """Return Seal(pk, m, info)."""
     return HPKE.encrypt(message, X25519PublicKey.from_public_bytes(public), info)
-
-
-def unseal(private: bytes, sealed: bytes, info: bytes) -> bytes:
-    """Return what Seal has sealed; nothing if it does not open."""
-    try:
-        return HPKE.decrypt(sealed, X25519PrivateKey.from_private_bytes(private), info)
-    except (InvalidTag, ValueError):
-        return b""
 
 
 def commit(secret: bytes, label: bytes) -> bytes:
@@ -109,29 +84,9 @@ def secret(session: Session, purpose: str, suffix: str = "") -> bytes:
     return derive(session, purpose, context + suffix.encode())
 
 
-def run_key(session: Session) -> bytes:
-    """Return the party's private run key; D is empty in its context."""
-    return derive(session, "samba run key", mp(session.kind, session.name, b""))
-
-
-def _chunk_cipher(seed: bytes, digest: bytes, chunk: int) -> tuple[AESGCM, bytes]:
+def chunk_cipher(seed: bytes, digest: bytes, chunk: int) -> tuple[AESGCM, bytes]:
+    """Return the cipher of a chunk from dealer to comp, and its associated data (section 5.7)."""
     key = hkdf(hkdf(seed, b"posse strict dealt to comp"), b"posse frames dealt")
     epoch = (chunk >> 20).to_bytes(8, "little")
     cipher = AESGCM(hkdf(key, b"posse epoch" + epoch))
     return cipher, digest + b"dealt" + chunk.to_bytes(8, "little")
-
-
-def seal_chunk(seed: bytes, digest: bytes, chunk: int, content: bytes) -> bytes:
-    """Return the frame of a chunk from dealer to comp (section 5.7)."""
-    cipher, context = _chunk_cipher(seed, digest, chunk)
-    nonce = os.urandom(12)
-    return b"\x01" + nonce + cipher.encrypt(nonce, content, context)
-
-
-def open_chunk(seed: bytes, digest: bytes, chunk: int, frame: bytes) -> bytes:
-    """Return the content of a chunk's frame; nothing if it does not open (section 5.7)."""
-    cipher, context = _chunk_cipher(seed, digest, chunk)
-    try:
-        return cipher.decrypt(frame[1:13], frame[13:], context) if frame[:1] == b"\x01" else b""
-    except (InvalidTag, ValueError):
-        return b""

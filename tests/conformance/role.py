@@ -1,9 +1,13 @@
-"""What all roles have in common: decoding, refusing, set-up, the signatures of the end."""
+"""What all roles have in common: decoding, refusing, signed and sealed fields (sections 8 and 9)."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
 
 from tests.conformance import messages as m
 from tests.conformance import primitives
@@ -27,39 +31,24 @@ class Role:
 
     def __init__(self, session: Session) -> None:
         self.session, self.owners, self.count = session, session.owners, len(session.owners)
-        self.begun = self.told = self.closed = False
+        self.closed = False
 
-    def begin(self) -> Sent:
-        """Take the start of the run: the party has Go."""
-        sent, self.begun = [] if self.begun else self.start(), True
-        return [(to, msgspec.to_builtins(each, builtin_types=(bytes,))) for to, each in sent]
+    def start(self) -> Sent:
+        """Return what the party sends on Go (section 8, step 5)."""
+        return []
 
-    def receive(self, sender: str, message: Sequence[Any]) -> Sent:
-        """Take a message and return what is sent in turn."""
+    def receive(self, sender: str, message: bytes) -> Sent:
+        """Take an encoded message and return what is sent in turn."""
         try:
-            decoded = msgspec.convert(message, m.ANY, builtin_types=(bytes,))
+            decoded = msgspec.msgpack.decode(message, type=m.ANY)
         except msgspec.ValidationError as error:
             raise Refused(f"malformed message: {error}") from error
         name = type(decoded).__name__
         handler = getattr(self, "on_" + name.lower(), None)
         kind = "owner" if sender in self.owners else sender
         expected = m.SENDERS.get(self.session.kind, {}).get(name, "controller")
-        require(handler and kind == expected, f"{name} is not expected from this party")
-        require((self.begun or name == "Go") and not self.closed, "before the run, or after it")
-        sent = handler(sender, decoded)
-        return [(to, msgspec.to_builtins(each, builtin_types=(bytes,))) for to, each in sent]
-
-    def start(self) -> Sent:
-        """Return what the party sends on Go (section 8, step 5)."""
-        return []
-
-    def on_go(self, _: str, message: m.Go) -> Sent:
-        """Take the customer's signature of D (section 8); after `begin` only check it."""
-        require(not self.told, "Go came before")
-        self.verify("customer", "go", self.session.digest, message.signature)
-        sent = [] if self.begun else self.start()
-        self.told = self.begun = True
-        return sent
+        require(handler and kind == expected and not self.closed, f"{name} is not expected")
+        return handler(sender, decoded)
 
     def on_closed(self, _: str, message: m.Closed) -> Sent:
         """Take the end of the run (section 9)."""
@@ -68,37 +57,47 @@ class Role:
         return []
 
     def sign(self, purpose: str, data: bytes) -> bytes:
-        """Return this party's signature."""
-        return primitives.sign(self.session.identity, purpose, data)
+        """Return Sign(purpose, data) of this party (section 4)."""
+        return self.session.identity.sign(primitives.signed(purpose, data), ec.ECDSA(SHA256()))
 
     def verify(self, name: str, purpose: str, data: bytes, signature: bytes) -> None:
         """Refuse a signature of another party that is not valid."""
-        valid = primitives.verify(self.session.identities[name], purpose, data, signature)
-        require(valid, f"the signature of {name} is not valid")
+        identity = self.session.identities[name]
+        public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), identity)
+        try:
+            public.verify(signature, primitives.signed(purpose, data), ec.ECDSA(SHA256()))
+        except InvalidSignature as error:
+            raise Refused(f"the signature of {name} is not valid") from error
 
     def unseal(self, sealed: bytes, info: bytes, length: int) -> bytes:
         """Open what is sealed to this party."""
-        opened = primitives.unseal(primitives.run_key(self.session), sealed, info)
-        require(len(opened) == length, "a sealed field does not open")
+        context = primitives.mp(self.session.kind, self.session.name, b"")
+        run_key = primitives.derive(self.session, "samba run key", context)
+        try:
+            private = X25519PrivateKey.from_private_bytes(run_key)
+            opened = primitives.HPKE.decrypt(sealed, private, info)
+        except (InvalidTag, ValueError) as error:
+            raise Refused("a sealed field does not open") from error
+        require(len(opened) == length, "a sealed field has another length")
         return opened
 
     def seal_signed(self, receiver: str, content: bytes, info: bytes, purpose: str) -> list[bytes]:
-        """Return a sealed content and the signature of info ‖ sealed (sections 8 and 9)."""
+        """Return a sealed content and the signature of info ‖ sealed."""
         sealed = primitives.seal(self.session.run_keys[receiver], content, info)
         return [sealed, self.sign(purpose, info + sealed)]
 
     def open_signed(self, sender: str, message: Any, info: bytes, purpose: str) -> bytes:
-        """Open 32 sealed bytes whose sender signed info ‖ sealed (sections 8 and 9)."""
+        """Open 32 sealed bytes whose sender signed info ‖ sealed."""
         self.verify(sender, purpose, info + message.sealed, message.signature)
         return self.unseal(message.sealed, info, 32)
 
-    def info(self, *parts: str) -> bytes:
-        """Return the info of a sealed field (sections 8 and 9)."""
-        return primitives.mp("posse samba strict", *parts, self.session.digest)
+    def info(self, *parts: str, kind: str = "strict") -> bytes:
+        """Return the info of a sealed field."""
+        return primitives.mp(f"posse samba {kind}", *parts, self.session.digest)
 
     def keys_info(self, receiver: str) -> bytes:
         """Return the info of the first owner's keys (section 8, step 5)."""
-        return primitives.mp("posse samba keys", self.owners[0], receiver, self.session.digest)
+        return self.info(self.owners[0], receiver, kind="keys")
 
     def keys_data(self, sealed: dict[str, bytes], commitments: Sequence[bytes]) -> bytes:
         """Return what the first owner signs (section 8, step 5)."""
@@ -112,15 +111,18 @@ class Role:
         self.verify(self.owners[0], "keys", data, keys.signature)
         return commitments
 
+    def mark(self, names: Sequence[str]) -> bytes:
+        """Return s_S (section 9)."""
+        return primitives.present_digest(names, self.session.digest)
+
     def close_data(self, names: Sequence[str], number: int) -> bytes:
-        """Return s_S ‖ D ‖ BE_8(number), which the customer signs to close (section 9)."""
-        mark = primitives.present_digest(names, self.session.digest)
-        return mark + self.session.digest + number.to_bytes(8, "big")
+        """Return what the customer signs to close (section 9)."""
+        return self.mark(names) + self.session.digest + number.to_bytes(8, "big")
 
     def check_set(self, names: Sequence[str]) -> None:
         """Refuse what is not a set of enough owners (section 9)."""
-        require(len(set(names)) == len(names) >= min(3, self.count), "not a set, or too small")
-        require(set(names) <= set(self.owners), "not a set of owners")
+        enough = len(set(names)) == len(names) >= min(3, self.count)
+        require(enough and set(names) <= set(self.owners), "not a set of owners, or too small")
 
     def check_close(self, close: m.Close) -> None:
         """Verify a Close of the customer (section 9)."""

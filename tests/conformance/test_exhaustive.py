@@ -206,7 +206,7 @@ def test_a_pass_selects_the_owner_with_the_largest_score(numbers: Order) -> None
         tape = core.CompTape(order, before, after, place_bits, owner_bits)
         dealt, flags, comp_dealt = core.deal_pass(own, tape, bits)
         ahead, replies = core.step_ahead(pads, pads, tape, bits)
-        shares = [core.score_share(x, pad, bits) for x, pad in zip(numbers, pads, strict=True)]
+        shares = core.subtract(numbers, pads, bits)
         masked = core.controller_shuffle(shares, ahead, dealt, own, bits)
         share = core.comp_shuffle(masked, comp_dealt, tape, bits)
         places = core.permute(order, core.permute(p, numbers))
@@ -250,7 +250,7 @@ def controller_view(
         zeros[fault][0] = 0
     if fault == "η = ρ":
         replies = [pad % 2 for pad in pads]
-    shares = [core.score_share(x, pad, BITS) for x, pad in zip(numbers, pads, strict=True)]
+    shares = core.subtract(numbers, pads, BITS)
     mixed = []
     for order in orders(count, fault):
         tape = core.CompTape(order, before, after, place_bits, owner_bits)
@@ -309,7 +309,7 @@ def comp_view(numbers: Sequence[int], order: Order, fault: str = "") -> View:
     if fault == "choices repeated":
         choices[1] = choices[0]
     ahead, _ = core.step_ahead(pads, [0] * count, tape, BITS)
-    shares = [core.score_share(x, pad, BITS) for x, pad in zip(numbers, pads, strict=True)]
+    shares = core.subtract(numbers, pads, BITS)
     mixed = []
     for p in orders(count, fault):
         own = core.ControllerTape(p, own_before, own_after)
@@ -460,7 +460,7 @@ def slots(count: int, fault: str = "") -> Cases:
     for numbers, ready in product(permutations(NUMBERS, count), product((0, 1), repeat=count)):
         draws, view = Draws(), []
         for number, is_ready in zip(numbers, ready, strict=True):
-            share = core.score_share(number, draws.word(), BITS)
+            share = core.subtract([number], [draws.word()], BITS)[0]
             alpha, beta = draws.pair()
             pads = 0 if fault == "α" else alpha, 0 if fault == "β" else beta
             noise = draws.pair()
