@@ -15,11 +15,11 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from posse.core.fixed import tie_bits
-from posse.core.roles import OPERATOR, Action, Message, Pull, Reward
+from posse.core.roles import Action, Message, Pull, Reward
 from posse.policies import Policy
 from posse.systems.samba import messages as common
 from posse.systems.samba.kernels import kernels
-from posse.systems.samba.messages import Consents, End, Go
+from posse.systems.samba.messages import Consents, Go
 from posse.systems.samba.roles.draws import CommonDraws, OwnSeeds
 from posse.systems.samba.setup import CONTROLLER, CUSTOMER
 from posse.systems.samba.strict import messages as strict
@@ -48,6 +48,15 @@ _KINDS = [
     if isinstance(kind, type) and issubclass(kind, Message) and kind.__module__ == module.__name__
 ]
 _ANY_MESSAGE: Any = reduce(or_, _KINDS)
+
+
+def encoded(message: Message) -> bytes:
+    """Return the bytes of a message for a conformance role."""
+    if isinstance(message, Reward):
+        return msgspec.msgpack.encode(own.Reward(message.number, message.units))
+    if isinstance(message, Tock):
+        return msgspec.msgpack.encode(own.Tock(message.number))
+    return msgspec.msgpack.encode(message)
 
 
 def package_message(message: msgspec.Struct) -> Message:
@@ -118,7 +127,7 @@ class Adapted:
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take a message of the handshake, or one of the run."""
         if self.role is not None:
-            return self._actions(self.role.receive(sender, self._encoded(sender, message)))
+            return self._actions(self.role.receive(sender, encoded(message)))
         if isinstance(message, Go):
             self.real.receive(sender, message)
             self.role = ROLES[self.real.kind](self._session(message.signature))
@@ -158,15 +167,6 @@ class Adapted:
         return PackageScorer(
             policy, owners.index(self.name), len(owners), coins, self.real._own_seeds()
         )
-
-    def _encoded(self, sender: str, message: Message) -> bytes:
-        if isinstance(message, Reward):
-            return msgspec.msgpack.encode(own.Reward(message.number, message.units))
-        if isinstance(message, Tock):
-            return msgspec.msgpack.encode(own.Tock(message.number))
-        if isinstance(message, End):
-            assert sender == OPERATOR
-        return msgspec.msgpack.encode(message)
 
     def _actions(self, sends: Sequence[tuple[str, msgspec.Struct]]) -> list[Action]:
         actions: list[Action] = []

@@ -3,35 +3,32 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+import numpy as np
+
 from tests.conformance.core import Tables
 
 LAYERS = 21  # digits of a comparison
 PAIR_BYTES, ANSWER_BYTES = 63, 504  # per comparison: dealt, and answered by comp
 
-Order = Literal["little", "big"]
 
-
-def pack(words: Iterable[int], size: int = 8, order: Order = "little") -> bytes:
+def pack(words: Iterable[int], size: int = 8, order: Literal["little", "big"] = "little") -> bytes:
     """Return words as bytes (section 1); places have 2 bytes, residues 16 (5.5 and 9)."""
     return b"".join(word.to_bytes(size, order) for word in words)
 
 
-def unpack(data: bytes, size: int = 8, order: Order = "little") -> list[int]:
+def unpack(data: bytes, size: int = 8, order: Literal["little", "big"] = "little") -> list[int]:
     """Return the words in bytes."""
     return [int.from_bytes(data[i : i + size], order) for i in range(0, len(data), size)]
 
 
 def pack_bits(bits: Sequence[int]) -> bytes:
     """Return bits in bytes, the first bit highest (section 5.3)."""
-    data = bytearray((len(bits) + 7) // 8)
-    for i, bit in enumerate(bits):
-        data[i // 8] |= bit << (7 - i % 8)
-    return bytes(data)
+    return np.packbits(np.array(bits, bool)).tobytes()
 
 
 def unpack_bits(data: bytes, count: int) -> list[int]:
     """Return the bits in bytes (section 5.3)."""
-    return [data[i // 8] >> (7 - i % 8) & 1 for i in range(count)]
+    return np.unpackbits(np.frombuffer(data, np.uint8), count=count).tolist()
 
 
 def pack_layers(tables: Tables, unit: int) -> list[int]:

@@ -48,8 +48,7 @@ class Comp(Role):
     def on_relayed(self, _: str, message: m.Relayed) -> Sent:
         """Open a chunk of the dealer; after the first, send the first Ahead (section 5.7)."""
         chunk, per_chunk, size = message.chunk, passes_per_chunk(self.count), 8 * self.count
-        require(self.seed and self.stream_keys, "a chunk before set-up")
-        require(chunk == self.chunks and not self.summed, "not the next chunk")
+        require(self.seed and self.stream_keys and chunk == self.chunks, "not the next chunk")
         cipher, context = primitives.chunk_cipher(self.seed, self.session.digest, chunk)
         frame = message.sealed
         require(frame[:1] == b"\x01" and len(frame) == per_chunk * size + 29, "another length")
@@ -71,7 +70,7 @@ class Comp(Role):
 
     def on_ready(self, _: str, message: m.Ready) -> Sent:
         """Open the scores of a slot if all owners are ready (section 7)."""
-        require(self.stream_keys and not self.opened and not self.summed, "no slot is open")
+        require(self.stream_keys and not self.opened, "no slot is open")
         require(message.slot == self.slot and 0 <= message.word < 1 << 64, "not the next slot")
         alphas, betas = zip(*(row(self.slot) for row in self.slot_pads), strict=True)
         self.slot += 1
@@ -82,8 +81,8 @@ class Comp(Role):
         """Take the shuffled scores with the first question (sections 5.3 and 5.4)."""
         number = message.index - self.session.first
         require(message.index == self.index <= self.session.last, "not the open pass")
-        require(self.opened and not self.share and not self.summed, "not open, or begun before")
-        require(number in self.dealt, "the pass is not dealt")
+        require(self.opened and number in self.dealt, "the pass is not opened or not dealt")
+        require(not self.share, "the pass has begun")
         require(len(message.masked) == 8 * self.count, "not one word per owner")
         question, shifts = self._question(message)
         words = codec.unpack(message.masked), codec.unpack(self.dealt.pop(number))
@@ -92,7 +91,7 @@ class Comp(Role):
 
     def on_compare(self, _: str, message: m.Compare) -> Sent:
         """Take a further question (section 5.5)."""
-        require(message.index == self.index and self.share and not self.summed, "not open")
+        require(message.index == self.index and self.share, "not open")
         return self._answer(*self._question(message))
 
     def _question(self, message: m.Shuffled | m.Compare) -> tuple[core.Question, list[int]]:
@@ -123,7 +122,7 @@ class Comp(Role):
 
     def on_found(self, _: str, message: m.Found) -> Sent:
         """Return the bits of the largest, and the step ahead of the next pass (section 5.6)."""
-        require(message.index == self.index and self.share and not self.summed, "not open")
+        require(message.index == self.index and self.share, "not open")
         require(0 <= message.place < self.count, "no such place")
         bits = codec.pack_bits(core.comp_place(message.place, self.tape))
         self.index += 1
@@ -133,24 +132,11 @@ class Comp(Role):
         return [("controller", m.Placed(message.index, bits, ahead))]
 
     def on_close(self, _: str, message: m.Close) -> Sent:
-        """Send the share of the sum at the normal end; an early end waits (section 9)."""
-        require(self.stream_keys and not self.summed, "comp answers for one set")
-        self.check_close(message)
+        """Send Σ f and Σ f' (section 9)."""
         over = self.index > self.session.last and self.opened
-        require(over or message.number, "passes or a slot are left")
-        return [] if message.number else self._share(message)
-
-    def on_agreed(self, _: str, message: m.Agreed) -> Sent:
-        """Send the share of the sum of an early end (section 9)."""
-        require(self.stream_keys and not self.summed, "comp answers for one set")
-        self.check_agreed(message)
-        return self._share(message.close)
-
-    def _share(self, close: m.Close) -> Sent:
-        """Return Σ f and Σ f' over the set (section 9)."""
+        require(over and not self.summed, "passes or a slot are left, or the sum was sent")
+        self.check_close(message)
         self.summed = True
-        mark = self.mark(close.present)
-        keys = dict(zip(self.owners, self.stream_keys, strict=True))
-        sums = core.add_shares([sum_pads(keys[name], mark) for name in close.present], PRIME)
-        info, content = self.info("sum", "comp") + mark, codec.pack(sums, 16, "big")
+        sums = core.add_shares([sum_pads(key, self.mark) for key in self.stream_keys], PRIME)
+        info, content = self.info("sum", "comp") + self.mark, codec.pack(sums, 16, "big")
         return [("controller", m.Share(*self.seal_signed("customer", content, info, "sum")))]

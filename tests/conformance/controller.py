@@ -11,12 +11,10 @@ class Controller(Role):
     """Holds the other share of the scores, and relays.
 
     Phases: set-up, scores, opening, ready, asking, comparing, placing, spent, closing.
-    While the run closes, what it still sends is void.
     """
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.search_key = primitives.secret(session, "samba strict search")
         self.per_chunk = passes_per_chunk(self.count)
         self.last_number = session.last - session.first
         self.phase = "set-up"
@@ -34,8 +32,6 @@ class Controller(Role):
         self.ahead: m.Ahead | None = None
         self.masked = b""  # m of the open pass, until it is sent
         self.compared = 0  # q, comparisons that are used
-        self.close: m.Close | None = None
-        self.agrees: dict[str, m.Agree] = {}
         self.sums: dict[str, tuple[int, int]] = {}
         self.share: m.Share | None = None
 
@@ -95,13 +91,10 @@ class Controller(Role):
         self.chunks += 1
         for i in range(self.per_chunk):
             self.dealt[first + i] = message.controller[i * size : (i + 1) * size]
+        if message.chunk == 0:
+            return [("comp", m.Relayed(0, message.comp)), *self._advance()]
         self.for_comp[message.chunk] = message.comp
-        return (self._relay(0) if message.chunk == 0 else []) + self._advance()
-
-    def _relay(self, chunk: int) -> Sent:
-        if self.phase == "closing":
-            return []
-        return [("comp", m.Relayed(chunk, self.for_comp.pop(chunk)))]
+        return self._advance()
 
     def on_dealtpairs(self, _: str, message: m.DealtPairs) -> Sent:
         """Take a chunk of comparisons (section 5.7)."""
@@ -115,8 +108,6 @@ class Controller(Role):
 
     def on_score(self, sender: str, message: m.Score) -> Sent:
         """Take a score; with slots ask comp whether all are ready (sections 5.2 and 7)."""
-        if self.phase == "closing":
-            return []
         require(self.phase == "scores" and sender not in self.frames, "a score out of turn")
         require(message.index == self.index, "a score of another pass")
         require(len(message.frame) == (16 if self.session.slot else 8), "another length")
@@ -132,8 +123,6 @@ class Controller(Role):
 
     def on_opened(self, _: str, message: m.Opened) -> Sent:
         """Open the scores of a slot, or let all answer again (section 7)."""
-        if self.phase == "closing":
-            return []
         require(self.phase == "opening" and message.slot == self.slot, "not the open slot")
         require(len(message.pads) in (0, 8 * self.count), "not one word per owner")
         self.slot += 1
@@ -169,7 +158,9 @@ class Controller(Role):
     def _begin_pass(self, number: int) -> Sent:
         """Shuffle, and ask the first question (sections 5.3 and 5.5)."""
         chunk, rest = divmod(number + 1, self.per_chunk)
-        sent = self._relay(chunk) if rest == 0 and number < self.last_number else []
+        sent: Sent = []
+        if rest == 0 and number < self.last_number:
+            sent.append(("comp", m.Relayed(chunk, self.for_comp.pop(chunk))))
         self.tape, k = self.tapes.controller(number), self.count
         dealt = self.dealt.pop(number)
         self.flags = codec.unpack_bits(dealt[8 * k :], k)
@@ -178,7 +169,8 @@ class Controller(Role):
         self.masked = codec.pack(core.controller_shuffle(shares, *words, self.tape))
         places = list(range(k))
         if k > core.ALL_PAIRS:
-            places = core.order(primitives.stream_words(self.search_key, number * k, k))
+            search_key = primitives.secret(self.session, "samba strict search")
+            places = core.order(primitives.stream_words(search_key, number * k, k))
         self.search = core.search(places)
         self.phase, self.frames, self.question = "asking", {}, next(self.search)
         return sent + self._ask() + self._want(0)
@@ -194,8 +186,7 @@ class Controller(Role):
             for q, pair in enumerate(pairs, self.compared)
         ]
         self.phase, self.compared = "comparing", self.compared + len(pairs)
-        champion, places = self.question
-        asked = champion, codec.pack(places, 2), codec.pack(shifts)
+        asked = self.question.champion, codec.pack(self.question.places, 2), codec.pack(shifts)
         masked, self.masked = self.masked, b""
         if masked:
             return [("comp", m.Shuffled(self.index, masked, *asked))]
@@ -203,8 +194,6 @@ class Controller(Role):
 
     def on_compared(self, _: str, message: m.Compared) -> Sent:
         """Open the answer, and go on with the search (sections 5.4 and 5.5)."""
-        if self.phase == "closing":
-            return []
         require(self.phase == "comparing" and message.index == self.index, "no open question")
         pairs = self.question.pairs()
         require(len(message.answer) == codec.ANSWER_BYTES * len(pairs), "another length")
@@ -223,8 +212,6 @@ class Controller(Role):
 
     def on_placed(self, _: str, message: m.Placed) -> Sent:
         """Send every owner its reply (section 5.6, step 3)."""
-        if self.phase == "closing":
-            return []
         more = self.index < self.session.last
         require(self.phase == "placing" and message.index == self.index, "no open place")
         require(len(message.bits) == (self.count + 7) // 8, "not one bit per owner")
@@ -243,48 +230,17 @@ class Controller(Role):
         return [("customer", m.Spent([*self.owners]))]
 
     def on_close(self, _: str, message: m.Close) -> Sent:
-        """Relay a Close; at the normal end the sums follow (section 9)."""
-        require(self.phase not in ("set-up", "closing"), "a Close out of turn")
+        """Relay a Close; the sums follow (section 9)."""
+        require(self.phase == "spent", "a Close out of turn")
         self.check_close(message)
-        require(message.number or self.phase == "spent", "passes are left")
-        later = not self.close or message.number > self.close.number
-        require(later or not message.number, "an earlier set")
-        self.close, self.agrees = message, {}
-        self.phase = self.phase if message.number else "closing"
-        return self._to_set(message)
-
-    def _to_set(self, message: m.Close | m.Agreed) -> Sent:
-        present = [name for name in self.owners if name in self.close.present]
-        return [(name, message) for name in (*present, "comp")]
-
-    def on_agree(self, sender: str, message: m.Agree) -> Sent:
-        """Collect the signatures of an early end (section 9)."""
-        require(self.close and self.phase != "closing", "no early end is open")
-        require(message.name == sender and sender in self.close.present, "not in the set")
-        if 0 < message.number < self.close.number:
-            return []
-        require(message.number == self.close.number and sender not in self.agrees, "not open")
-        data = self.agree_data(self.close, message.index)
-        self.verify(sender, "agree", data, message.signature)
-        self.agrees[sender] = message
-        if len(self.agrees) < len(self.close.present):
-            return []
-        agrees = [self.agrees[name] for name in self.close.present]
-        return [("customer", m.Agreed(self.close, agrees))]
-
-    def on_agreed(self, _: str, message: m.Agreed) -> Sent:
-        """Relay the signatures; the sums follow (section 9)."""
-        require(self.close == message.close and self.phase != "closing", "not the set")
-        self.check_agreed(message)
         self.phase = "closing"
-        return self._to_set(message)
+        return [(name, message) for name in (*self.owners, "comp")]
 
     def on_sum(self, sender: str, message: m.Sum) -> Sent:
         """Take an owner's share of the sum (section 9)."""
-        require(self.phase == "closing" and sender in self.close.present, "not in the set")
-        require(sender not in self.sums and len(message.ciphertext) == 32, "not two residues")
+        require(self.phase == "closing" and sender not in self.sums, "a sum out of turn")
         residues = codec.unpack(message.ciphertext, 16, "big")
-        require(max(residues) < PRIME, "not residues")
+        require(len(message.ciphertext) == 32 and max(residues) < PRIME, "not two residues")
         self.sums[sender] = residues
         return self._shares()
 
@@ -295,7 +251,7 @@ class Controller(Role):
         return self._shares()
 
     def _shares(self) -> Sent:
-        if len(self.sums) < len(self.close.present) or not self.share:
+        if len(self.sums) < self.count or not self.share:
             return []
         sums = core.add_shares(self.sums.values(), PRIME)
         return [("customer", m.Shares(codec.pack(sums, 16, "big"), self.share))]

@@ -14,6 +14,7 @@ BITS, DIGIT_BITS = 64, 3
 ALL_PAIRS = 16  # up to this number of places one question compares all pairs (section 5.5)
 
 Words = Sequence[int]
+Pairs = Sequence[tuple[int, int]]
 Tables = Sequence[Sequence[int]]  # entries per layer of a comparison (section 5.4)
 
 
@@ -124,12 +125,7 @@ def shift(h: int, choices: int, bits: int = BITS) -> int:
 
 
 def garble(
-    d: int,
-    shifts: int,
-    draws: Sequence[tuple[int, int]],
-    pads: Tables,
-    bits: int = BITS,
-    digit_bits: int = DIGIT_BITS,
+    d: int, shifts: int, draws: Pairs, pads: Tables, bits: int = BITS, digit_bits: int = DIGIT_BITS
 ) -> list[list[int]]:
     """Return comp's entries: c in layer 0, 2 c + p in later layers (section 5.4).
 
@@ -159,9 +155,7 @@ def _label(labels: tuple[int, int], state: int) -> int:
     return labels[0] ^ (labels[0] ^ labels[1]) * state
 
 
-def choose(
-    tables: Tables, choices: int, bits: int = BITS, digit_bits: int = DIGIT_BITS
-) -> list[Words]:
+def choose(tables: Tables, choices: int, bits: int = BITS, digit_bits: int = DIGIT_BITS) -> Tables:
     """Return the entries that the choices select, of pads or of an answer (section 5.4)."""
     chosen: list[Words] = []
     for layer, (choice, _) in enumerate(digits(choices, bits, digit_bits)):
@@ -209,6 +203,8 @@ def search(places: Words, all_pairs: int = ALL_PAIRS) -> Generator[Question, Wor
             smaller = yield question
             for (u, v), bit in zip(question.pairs(), smaller, strict=True):
                 wins[v if bit else u] += 1
+        if sorted(wins.values()) != list(range(size)):
+            raise ValueError("the comparisons contradict each other")
         champion = max(sample, key=lambda place: wins[place])
         if not others:
             return champion
@@ -256,11 +252,3 @@ def sum_share(
 def add_shares(shares: Collection[tuple[int, int]], prime: int) -> tuple[int, int]:
     """Return the sum of pairs of shares or of pads (section 9)."""
     return sum(share[0] for share in shares) % prime, sum(share[1] for share in shares) % prime
-
-
-def open_sum(
-    shares: Collection[tuple[int, int]], key: int, offsets: Words, prime: int
-) -> int | None:
-    """Return V, or None if T is not a V + Σ b (section 9)."""
-    value, tag = add_shares(shares, prime)
-    return value if tag == (key * value + sum(offsets)) % prime else None

@@ -8,33 +8,28 @@ from tests.conformance.role import Role, Sent, require
 from tests.conformance.session import Session
 from tests.conformance.streams import PAIRS_PER_CHUNK, Tapes, passes_per_chunk
 
+SERVERS = "controller", "comp"
+
 
 class Dealer(Role):
     """Deals randomness; holds no data."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.seeds = {
-            name: primitives.secret(session, "samba strict seed", name)
-            for name in ("controller", "comp")
-        }
-        self.controller = Tapes(self.seeds["controller"], self.count)
-        self.comp = Tapes(self.seeds["comp"], self.count)
+        self.seeds = [primitives.secret(session, "samba strict seed", name) for name in SERVERS]
+        self.controller, self.comp = (Tapes(seed, self.count) for seed in self.seeds)
         self.passes = self.pairs = 0  # chunks that are dealt
 
     def start(self) -> Sent:
         """Send r_1 and r_2 (section 8, step 5)."""
-        dealing = (
-            m.Seeds(*self.seal_signed(name, seed, self.info("seed", name), "seed"))
-            for name, seed in self.seeds.items()
-        )
-        return [("controller", m.Dealing(*dealing))]
+        pairs = zip(SERVERS, self.seeds, strict=True)
+        seeds = [self.seal_signed(k, seed, self.info("seed", k), "seed") for k, seed in pairs]
+        return [("controller", m.Dealing(*(m.Seeds(*each) for each in seeds)))]
 
     def on_want(self, _: str, message: m.Want) -> Sent:
         """Deal the chunks up to the wanted ones (section 5.7)."""
         passes, pairs = self.passes, self.pairs
         more = message.passes + 1 - passes, message.pairs + 1 - pairs
-        require(message.passes >= 0 and message.pairs >= 0, "not a chunk")
         require(min(more) >= 0 and max(more) > 0, "a chunk is dealt once")
         require(more[0] <= 2, "too many chunks of passes at once")
         require(more[1] <= 16 * (1 + self.count // 100), "too many chunks of comparisons at once")
@@ -50,7 +45,7 @@ class Dealer(Role):
             words, flags, comp_words = core.deal_pass(*tapes)
             first += codec.pack(words) + codec.pack_bits(flags)
             second += codec.pack(comp_words)
-        cipher, context = primitives.chunk_cipher(self.seeds["comp"], self.session.digest, chunk)
+        cipher, context = primitives.chunk_cipher(self.seeds[1], self.session.digest, chunk)
         nonce = os.urandom(12)
         return m.Dealt(chunk, first, b"\x01" + nonce + cipher.encrypt(nonce, second, context))
 

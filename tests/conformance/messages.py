@@ -41,8 +41,6 @@ Opened = _message("Opened", slot=int, pads=bytes)
 Again = _message("Again", slot=int)
 Spent = _message("Spent", present=list[str])
 Close = _message("Close", present=list[str], number=int, signature=bytes)
-Agree = _message("Agree", name=str, number=int, index=int, signature=bytes)
-Agreed = _message("Agreed", close=Close, agrees=list[Agree])
 Sum = _message("Sum", ciphertext=bytes)
 Share = _message("Share", sealed=bytes, signature=bytes)
 Shares = _message("Shares", controller=bytes, comp=Share)
@@ -52,17 +50,15 @@ Pull = _message("Pull", number=int)
 Reward = _message("Reward", number=int, units=int)
 Tick = _message("Tick", slot=int, seconds=float)
 Tock = _message("Tock", slot=int)
-End = _message("End", names=list[str])
 
 ANY = reduce(or_, _kinds)
 
 SENDERS = {
     "owner": {"Reward": "world", "Tock": "world"},
-    "customer": {"End": "operator"},
     "controller": {
-        **dict.fromkeys(("Stream", "Keyring", "Score", "Agree", "Sum"), "owner"),
+        **dict.fromkeys(("Stream", "Keyring", "Score", "Sum"), "owner"),
         **dict.fromkeys(("Dealing", "Dealt", "DealtPairs"), "dealer"),
         **dict.fromkeys(("Ahead", "Compared", "Placed", "Opened", "Share"), "comp"),
-        **dict.fromkeys(("Close", "Agreed", "Closed"), "customer"),
+        **dict.fromkeys(("Close", "Closed"), "customer"),
     },
 }  # kind of the sender by kind of the receiver and message; else the controller

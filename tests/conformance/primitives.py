@@ -1,10 +1,8 @@
 """The primitives of samba-strict/1 (section 4)."""
 
-from collections.abc import Callable, Iterable
-from hashlib import sha256
+from collections.abc import Callable
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -50,26 +48,9 @@ def rows(key: bytes, info: bytes) -> Callable[[int], tuple[int, int]]:
     return lambda row: tuple(stream_words(derived, 2 * row, 2))
 
 
-def signed(purpose: str, message: bytes) -> bytes:
-    """Return the bytes whose signature is Sign(purpose, m)."""
-    return b"posse" + len(purpose).to_bytes(2, "little") + purpose.encode() + message
-
-
-def seal(public: bytes, message: bytes, info: bytes) -> bytes:
-    """Return Seal(pk, m, info)."""
-    return HPKE.encrypt(message, X25519PublicKey.from_public_bytes(public), info)
-
-
-def commit(secret: bytes, label: bytes) -> bytes:
-    """Return Commit(secret, label)."""
-    length = len(label).to_bytes(2, "little")
-    return sha256(b"posse commitment" + length + label + secret).digest()
-
-
-def present_digest(names: Iterable[str], digest: bytes) -> bytes:
-    """Return Present(S, D)."""
-    members = sorted(name.encode() for name in names)
-    return sha256(framed(b"posse/pairwise/present", b"1", digest, *members)).digest()
+def labelled(kind: bytes, label: bytes, message: bytes) -> bytes:
+    """Return what Sign and Commit take: kind ‖ LE_2(length of label) ‖ label ‖ message."""
+    return kind + len(label).to_bytes(2, "little") + label + message
 
 
 def derive(session: Session, purpose: str, context: bytes) -> bytes:

@@ -57,5 +57,5 @@ def tag_numbers(tag_key: bytes, mark: bytes, names: Iterable[str]) -> tuple[int,
 def sum_pads(stream_key: bytes, mark: bytes) -> tuple[int, int]:
     """Return (f, f') of an owner (section 9)."""
     key = primitives.hkdf(stream_key, b"posse strict sum" + mark)
-    data = primitives.key_stream(key, 0, 64)
-    return int.from_bytes(data[:32], "big") % PRIME, int.from_bytes(data[32:], "big") % PRIME
+    first, second = codec.unpack(primitives.key_stream(key, 0, 64), 32, "big")
+    return first % PRIME, second % PRIME
