@@ -139,7 +139,7 @@ def garble(
         entries = []
         for other in (choice ^ moved for choice in range(size)):
             if layer == 0:
-                entries.append(labels[0][other < own])
+                entries.append(_label(labels[0], int(other < own)))
                 continue
             for pointer in (0, 1):
                 state = labels[layer - 1][0] & 1 ^ pointer

@@ -37,6 +37,15 @@ def test_a_role_sends_the_messages_of_the_vectors(name: str, party: str) -> None
     assert played(CASES[name], party) == links(stored["messages"])
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_the_customer_accepts_the_total(name: str) -> None:
+    stored = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    run = Run(CASES[name])
+    customer = Adapted(run, "customer")
+    run.play({"customer": lambda: customer})
+    assert customer.role.total == stored["total_units"]
+
+
 @pytest.mark.parametrize("number", range(50))
 def test_all_roles_together_equal_the_package_on_random_settings(number: int) -> None:
     draws = np.random.default_rng(number)

@@ -1,4 +1,4 @@
-"""Every view of section 11, over all random values at a small size, counted exactly.
+"""The views of section 11 at a small size: exact counts over all random values.
 
 Words have 3 bits (comparisons also 4) and digits 1 bit, so a comparison has 2 or 3 layers. The
 views are made by the functions of core.py. Cases with the same permitted output (section 3) must
@@ -15,7 +15,7 @@ Counted jointly (K owners):
 - controller, alone and with any set of owners but all, K = 2 and 3: all scores, p, p', ρ, η, A, B,
   C, E; two passes for K = 2;
 - comp, the same: all scores, p, p', A', B' and the choices of all comparisons, with fixed ρ, A, B;
-- one comparison of 3 or 4 bits, and two of 3 bits: all labels, pads and choices;
+- one comparison of 3 or 4 bits: all inputs, labels, pads and choices; two of 3 bits, for one h;
 - search: all rankings, p and orders of the search for K = 4 (comp) and 5 (dealer; comp for three
   orders of the search), with samples smaller than 16;
 - slots, K = 2 and 3: a slot in which an owner is not ready and the next; all pads and noise;
@@ -24,6 +24,9 @@ Counted jointly (K owners):
 Parts of a view that share no random value are independent, so each group of parts that share some
 has its own table. In a group with more than 2^20 combinations, a part with a pad of its own is
 first checked to take every value once over that pad, whatever the rest is; then it is left out.
+
+Values of one owner in a slot depend on no other owner, so owners with the controller add nothing
+there; with comp they leave the sum of fewer owners.
 
 A fault of the protocol that is planted in a view must change the counts.
 """
@@ -133,8 +136,16 @@ def without_padded(view: View) -> View:
     return view
 
 
-def table(view: View) -> tuple[bytes, bytes]:
-    """Return the values of a view that occur, and how often."""
+class Table(NamedTuple):
+    """The values of a group of parts that occur, and how often."""
+
+    values: bytes
+    numbers: bytes
+    total: int
+
+
+def table(view: View) -> Table:
+    """Return the distribution of a group of parts."""
     index: Array = np.zeros((), np.int64)
     space = 1
     for values, size in view:
@@ -146,10 +157,10 @@ def table(view: View) -> tuple[bytes, bytes]:
         numbers = np.bincount(index.ravel(), minlength=space)
         values = np.flatnonzero(numbers)
         numbers = numbers[values]
-    return values.tobytes(), numbers.tobytes()
+    return Table(values.tobytes(), numbers.tobytes(), index.size)
 
 
-def counts(view: View) -> list[tuple[bytes, bytes]]:
+def counts(view: View) -> list[Table]:
     """Return the distribution of a view."""
     tables = []
     for group in groups(view):
@@ -160,12 +171,15 @@ def counts(view: View) -> list[tuple[bytes, bytes]]:
 
 def hidden(cases: Cases) -> bool:
     """Return whether the view has the same counts in all cases with the same output."""
-    seen: dict[Hashable, list[tuple[bytes, bytes]]] = {}
+    seen: dict[Hashable, list[Table]] = {}
     outputs = Counter[Hashable]()
     for output, view in cases:
         distribution = counts(view)
         outputs[output] += 1
-        if seen.setdefault(output, distribution) != distribution:
+        first = seen.setdefault(output, distribution)
+        totals = [[each.total for each in tables] for tables in (first, distribution)]
+        assert totals[0] == totals[1], "tables of different random values cannot be compared"
+        if first != distribution:
             return False
     assert max(outputs.values()) > 1, "nothing is compared"
     return True
@@ -424,7 +438,7 @@ def comparison(bits: int, fault: str = "") -> Cases:
         draws = Draws()
         labels, pads = label_draws(draws, bits), pad_draws(draws, bits)
         if fault == "label":
-            labels[0] = (0, labels[0][1])
+            labels[0] = (0 * labels[0][0], labels[0][1])
         view = comparison_view(d, h, choices, bits, labels, pads)
         yield (h, choices, (h + d) % (2 * half) >= half), view
 
