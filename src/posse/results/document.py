@@ -522,7 +522,7 @@ def _pulls_of_best_arm(record: Record, label: str) -> str:
 
 
 def _answer_of_joining(joined: Joining) -> list[str]:
-    """Return what joining earned all parties together, and who is worse off."""
+    """Return how much all parties together gained by joining, and which parties are worse off."""
     record = joined.record
     whole = joined.whole
     nouns = record.words
