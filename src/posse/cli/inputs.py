@@ -203,7 +203,8 @@ def _learnt(model: str) -> Learnt:
     if record.policy.learnt is None:
         raise ConfigError(
             f"run {record.id} keeps no learnt policy: its system has none in the clear, or its "
-            "model is too large. Keep the model in a file with --model-out.",
+            "model is too large. Write the model to a file: --model-out of fed-contextual, or "
+            "--keep-shares of mpc-contextual.",
             rule="cli.model.not-kept",
         )
     return record.policy.learnt
