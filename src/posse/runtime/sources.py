@@ -32,7 +32,7 @@ from posse.core.errors import ConfigError, DataError
 from posse.core.fixed import UNIT_RANGE, RewardRange
 from posse.core.random import REWARD, uniform
 from posse.core.roles import Ask, Message, Pull, Reward
-from posse.core.settings import IMPORTS, Settings
+from posse.core.settings import IMPORTS, External, Settings
 
 if TYPE_CHECKING:
     from posse.problems.tables.options import ReadOptions
@@ -71,7 +71,7 @@ class SourceSettings(Settings):
     """csv, ratings: names of columns in the file, as in `--columns`: reward=sold or rating=stars."""
     decimal: str = "."
     """csv, ratings: decimal mark of the file."""
-    encoding: str = ""
+    encoding: Annotated[str, External("")] = ""
     """csv, ratings: encoding of the file; empty for UTF-8."""
     skip_bad: bool = False
     """csv, ratings: drop rows that cannot be read."""
