@@ -123,7 +123,7 @@ def test_demo(posse: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     for word in (
         "strict",
         "paper",
-        "times plain",
+        "CPU time",
         "regret",
         "per step and owner",
         "messages",

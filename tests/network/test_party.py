@@ -221,7 +221,7 @@ def test_a_party_whose_journal_is_new_does_not_follow_one_that_was_lost(tmp_path
     async def run():
         party = party_of(tmp_path)
         _, transport = greeted(party, received=1)
-        assert (b"put it back" in transport.told.lower(), transport.closed) == (not begun,) * 2
+        assert (b"journal" in transport.told.lower(), transport.closed) == (not begun,) * 2
         assert ("a" in party.connections) == begun
         party.engine.close()
 

@@ -126,7 +126,7 @@ def test_own_table(tmp_path: Path) -> None:
         ("client,x,label\nann,nan,a\nbob,1,b\n", "row 2, column 'x': 'nan' is not a finite number"),
         (
             "client,x,label\nann,one,a\n",
-            "column 'x': 'one' is not a number, and the column is no category",
+            "column 'x': 'one' is not a number, and the column is not a category",
         ),
         ("client,x,label\n,1,a\n", "row 2, column 'client': the cell is empty"),
         ("client,label\nann,a\n", "no column but 'client' and 'label' in the header"),

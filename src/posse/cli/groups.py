@@ -170,6 +170,10 @@ class SystemGroup(Group):
         """Return the names of all systems."""
         return names()
 
+    def list_commands(self, ctx: Context) -> list[str]:
+        """Return the names of the systems that can be imported."""
+        return [each.name for each in systems()]
+
     def make(self, name: str) -> ClickCommand:
         """Make the command of a system."""
         # What is imported may compile, and a compiler loses a Ctrl-C.

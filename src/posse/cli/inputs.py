@@ -36,6 +36,7 @@ from posse.problems.tables.options import ReadOptions
 from posse.problems.tables.schema import Schema, numbers, other_columns, read_encoded
 from posse.problems.tables.table import open_table
 from posse.results.logs import evaluate_logs, figure_of, section_of
+from posse.results.words import listed
 from posse.systems.base import AnySystem
 from posse.systems.modules import live_of
 from posse.systems.registry import systems
@@ -203,7 +204,8 @@ def _learnt(model: str) -> Learnt:
     if record.policy.learnt is None:
         raise ConfigError(
             f"run {record.id} keeps no learnt policy: its system has none in the clear, or its "
-            "model is too large. Keep the model in a file with --model-out.",
+            "model is too large. Write the model to a file: --model-out of fed-contextual, or "
+            "--keep-shares of mpc-contextual.",
             rule="cli.model.not-kept",
         )
     return record.policy.learnt
@@ -276,9 +278,22 @@ def _show(files: list[Path], summary: Summary) -> None:
     table(("arm", "rows", value, "95 % interval"), rows, numeric=(1, 2, 3))
     if len(summary.arms) > SHOWN:
         say(f"and {len(summary.arms) - SHOWN} more arms")
+    _show_rivals(summary)
     if summary.dropped:
         bullets(summary.dropped, style="yellow")
     typer.echo(f"\n{shlex.join(summary.command)}")  # one line, to be copied
+
+
+def _show_rivals(summary: Summary) -> None:
+    """Print which arms may be the best one, if the intervals of several arms overlap."""
+    intervals = {arm["name"]: arm["interval"] for arm in map(_arm, summary.arms)}
+    known = {name: interval for name, interval in intervals.items() if interval}
+    if not known:
+        return
+    highest_low = max(low for low, _ in known.values())
+    rivals = [name for name, (_, high) in known.items() if high >= highest_low]
+    if len(rivals) > 1:
+        say(f"These rows do not tell which is best: {listed(rivals[:SHOWN])}. Intervals overlap.")
 
 
 # What ships with Posse ----------------------------------------------------------------------------

@@ -190,6 +190,7 @@ class Registry(Generic[T]):
                 else f"a policy is a name, module:{self._example}, a table or"
             )
             raise PolicyError(f"{what} {self._rule}, got {type(thing).__name__}.")
+        _check_fields(found if isinstance(found, type) else type(found))
         return found
 
     def _accepted(self, value: Any) -> type[T] | T | None:
@@ -220,6 +221,20 @@ class Registry(Generic[T]):
             raise PolicyError(
                 f"{of.__name__}() failed: {explained}. Give every parameter a default."
             ) from error
+
+
+def _check_fields(kind: type) -> None:
+    """Raise if a class has annotated attributes that are no fields, because it is no dataclass.
+
+    Its functions would read 0 in place of these parameters.
+    """
+    names = {each.name for each in fields(kind)}
+    for name, hint in vars(kind).get("__annotations__", {}).items():
+        if name not in names and "ClassVar" not in str(hint):
+            raise PolicyError(
+                f"'{name}' is not a parameter of {kind.__name__}, because the class is not a "
+                "dataclass. Add @dataclass(frozen=True) to it."
+            )
 
 
 class Choice(Settings):

@@ -138,6 +138,9 @@ class Audit:
         attacks = words.count(len(self.rows), "attack")
         if self.view:
             return f"{attacks}: estimates that no truth scores"
+        if not self.rows and self.left_out:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self.left_out.items())
+            return f"No attack was made. Left out: {reasons}"
         counts = Counter(row.verdict for row in self.rows)
         parts = [f"{counts[name]} {name}" for name in ("finds it out", "a little") if counts[name]]
         return f"Of {attacks}: {', '.join(parts) or 'none finds anything'}"

@@ -504,7 +504,7 @@ def _lead(top: Record, second: Record, name: str) -> str:
         return f"{interval} more than {name}{percent}{how}."
     doubt = "may be chance"
     if interval.excludes_zero:
-        doubt = "too few runs support: one run in which it fails would undo it (more --runs)"
+        doubt = "one more run with the opposite result could reverse. Use more --runs"
     return f"Not clearly more than {name}: the difference is {interval}, which {doubt}."
 
 
@@ -522,7 +522,7 @@ def _pulls_of_best_arm(record: Record, label: str) -> str:
 
 
 def _answer_of_joining(joined: Joining) -> list[str]:
-    """Return what joining earned all parties together, and who is worse off."""
+    """Return how much all parties together gained by joining, and which parties are worse off."""
     record = joined.record
     whole = joined.whole
     nouns = record.words
@@ -647,16 +647,22 @@ def _cost_table(pairs: Labelled, comparison: Comparison | None) -> Section:
         ],
         "difference": _differences(comparison),
         "regret": [words.number(record.regret_mean) for record in records],
-        "CPU time": [words.seconds(record.seconds or None) for record in records],
     }
+    # Rewards are means over the runs, so costs are too.
+    per_run = " per run" if any(record.runs > 1 for record in records) else ""
+    columns[f"CPU time{per_run}"] = [
+        words.seconds(record.seconds / max(1, record.runs) or None) for record in records
+    ]
     notes = [_how_to_read(records)]
     plain = _plain_twin(records)
     if plain is not None:
-        columns["times plain"] = [words.ratio(times_as_long(each, plain)) for each in records]
         if too_short(plain):
-            notes.append("Plain: too short to compare.")
-    columns["traffic"] = [
-        words.size(record.bytes) if record.traffic else words.UNKNOWN for record in records
+            notes.append("The plain run is too short to compare CPU time.")
+        else:
+            columns["times plain"] = [words.ratio(times_as_long(each, plain)) for each in records]
+    columns[f"traffic{per_run}"] = [
+        words.size(round(record.bytes / max(1, record.runs))) if record.traffic else words.UNKNOWN
+        for record in records
     ]
     columns = {name: cells for name, cells in columns.items() if set(cells) != {words.UNKNOWN}}
     rows = tuple(zip(*columns.values(), strict=True))

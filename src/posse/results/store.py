@@ -230,7 +230,7 @@ class Store:
                 _insert(db, "live", (record.id, *mine))
 
     def note_progress(self, id: str, done: int, whole: int) -> None:
-        """Note how far a run is; briefly, and without waiting for the disk."""
+        """Store how far a run is. This is fast, because it does not wait for the disk."""
         with self._open(write=True, timeout=min(0.1, self._timeout), durable=False) as db:
             query = "UPDATE live SET beat = ?, time = ?, whole = ? WHERE run = ?"
             db.execute(query, (time.time(), int(done), int(whole), id))

@@ -32,7 +32,7 @@ from posse.core.errors import ConfigError, DataError
 from posse.core.fixed import UNIT_RANGE, RewardRange
 from posse.core.random import REWARD, uniform
 from posse.core.roles import Ask, Message, Pull, Reward
-from posse.core.settings import IMPORTS, Settings
+from posse.core.settings import IMPORTS, External, Settings
 
 if TYPE_CHECKING:
     from posse.problems.tables.options import ReadOptions
@@ -71,8 +71,10 @@ class SourceSettings(Settings):
     """csv, ratings: names of columns in the file, as in `--columns`: reward=sold or rating=stars."""
     decimal: str = "."
     """csv, ratings: decimal mark of the file."""
-    encoding: str = ""
+    encoding: Annotated[str, External("")] = ""
     """csv, ratings: encoding of the file; empty for UTF-8."""
+    skip_bad: bool = False
+    """csv, ratings: drop rows that cannot be read."""
 
     def source(
         self,
@@ -134,11 +136,12 @@ class SourceSettings(Settings):
         columns = read_columns_setting(self.columns)
         if self.column is not None:
             columns[name] = self.column
-        return ReadOptions(self.encoding, self.decimal, columns=columns)
+        return ReadOptions(self.encoding, self.decimal, self.skip_bad, columns=columns)
 
     def _rewards(self, path: Path, within: RewardRange) -> tuple[float, ...]:
         options = self._options("reward")
-        if self.encoding or self.decimal != "." or self.columns is not None:
+        describes_table = self.encoding or self.decimal != "." or self.skip_bad
+        if describes_table or self.columns is not None or self.column is not None:
             return _read_table(path, options, within)
         return _read(path, options.column("reward"), within)
 

@@ -58,7 +58,9 @@ def test_it_runs_from_python(tmp_path: Path) -> None:
 def test_a_broken_package_breaks_no_other_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(registry.VARIABLE)
     monkeypatch.setattr(
-        registry, "_installed_modules", lambda _: {"broken": "nowhere.system", "other": MODULE}
+        registry,
+        "_modules_of_installed_systems",
+        lambda _: {"broken": "nowhere.system", "other": MODULE},
     )
     assert [one.name for one in registry.systems()] == list(registry.BUILT_IN)
     with pytest.raises(ConfigError, match=r"no module 'nowhere\.system' with a system"):

@@ -207,7 +207,7 @@ def _print_decision(reply: Reply, address: str) -> None:
 
 
 def _request(reply: Reply) -> str:
-    """Name a request by its party; a request without an open token names no party."""
+    """Return words for a request: with its party, if the request has an open token."""
     return "request" if reply.peer is None else f"request for {reply.peer}"
 
 

@@ -255,7 +255,7 @@ def _waiting(status: Status) -> str:
 
 
 def _facts(status: Status) -> list[tuple[str, str]]:
-    """Return what a service knows about itself; one of the release before has fewer facts."""
+    """Return what a service knows about itself. A service of the previous release has fewer facts."""
     spent = status["spent"]
     uncounted = ", ".join(status["uncounted"])
     facts = {

@@ -304,10 +304,15 @@ def print_parties(
     say(headline, style="bold")
     rows = []
     for party in parties:
-        knowledge = party["outcome"]
         if example:
             own = texts.get(party["role"], "neither coupons nor a total")
             knowledge = own.format_map(party)
+        elif party["total"] is None:
+            knowledge = "neither rewards nor a total"
+        elif party["role"] == "owner":
+            knowledge = f"its own rewards: {party['total']:g} in {count(party['pulls'], 'pull')}"
+        else:
+            knowledge = party["outcome"]
         rows.append((party["party"], knowledge, party["record"]))
     table(("party", "what its own record has", "record"), rows)
 

@@ -482,6 +482,9 @@ def compiles(subject: Subject) -> str | None:
     return None
 
 
+_TERMINAL_CODE = re.compile(r"\x1b\[[0-9;]*m")
+
+
 def _uncompiled(subject: Subject) -> dict[str, str]:
     """Return the functions that numba refuses, and the first telling line of why."""
     out: dict[str, str] = {}
@@ -494,7 +497,8 @@ def _uncompiled(subject: Subject) -> dict[str, str]:
             # Not all of numba's errors have one base. Any other error is the function's own: it
             # compiles.
             if type(error).__module__.startswith("numba"):
-                lines = [text.strip() for text in str(error).splitlines() if text.strip()]
+                message = _TERMINAL_CODE.sub("", str(error))
+                lines = [text.strip() for text in message.splitlines() if text.strip()]
                 telling = [text for text in lines if not text.startswith("Failed in")]
                 out[name] = (telling or lines or [type(error).__name__])[0].rstrip(".:")
     return out

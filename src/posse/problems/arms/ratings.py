@@ -36,7 +36,7 @@ class Ratings:
 
     `items` are ids. `item` has the position in `items` for each rating, and `user` the number of
     the person who rated, if it is known. `names` are the names of the items, by default the ids;
-    items of one name get their id added.
+    if several items have one name, their ids are added to it.
 
     >>> films = Ratings(
     ...     ("heat", "alien"),

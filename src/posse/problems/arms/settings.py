@@ -46,6 +46,10 @@ KNOWN = (*(f"embedded:{name}" for name in EMBEDDED), INVENTED, *DATASETS)
 """Names that `data` may have."""
 
 
+NAMED = 5
+"""Names in a note about items that are left out."""
+
+
 class ProblemSettings(TableSettings):
     """Where arms come from.
 
@@ -262,12 +266,15 @@ class ProblemSettings(TableSettings):
                 rule="problems.threshold.needed",
             )
         self._check_items({*ratings.items, *ratings.names})
-        left_out = int(((ratings.counts > 0) & (ratings.counts < minimum)).sum())
-        if left_out and self.minimum is None and self._dataset is None:
-            items = "1 item has" if left_out == 1 else f"{left_out} items have"
+        few = np.flatnonzero((ratings.counts > 0) & (ratings.counts < minimum))
+        if few.size and self.minimum is None and self._dataset is None:
+            items = "1 item has" if few.size == 1 else f"{few.size} items have"
+            names = ", ".join(ratings.names[i] for i in few[:NAMED])
+            if few.size > NAMED:
+                names += ", ..."
             self._cache["few ratings"] = (
-                f"{items} fewer than {minimum} ratings, too few for a mean, and no arm. "
-                "Give minimum to change this (--minimum 1 takes all).",
+                f"{items} fewer than {minimum} ratings, and cannot be chosen: {names}. To keep "
+                "such items, give minimum (--minimum 1 keeps all).",
             )
         usual = None if self._dataset is None else USUAL
         return ratings.arms(

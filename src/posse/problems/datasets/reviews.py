@@ -407,7 +407,7 @@ def find_google_local(data_dir: FilePath | None = None) -> Path:
     if len(states) > 1:
         raise DataError(
             f"{folder} has reviews of several states "
-            f"({', '.join(path.name for path in states[:4])}). Give one as data, with its folder.",
+            f"({', '.join(path.name for path in states[:4])}). Give the path of one of these files as data.",
             rule="problems.data_dir.several-states",
         )
     if states:

@@ -155,7 +155,11 @@ def _weights(count: int, q: float, out: Floats) -> None:
 
 @compiled_scalar
 def _fill(weights: Floats, keep: NDArray[np.uint32], other: NDArray[np.int32]) -> None:
-    """Make Vose's alias table: below a threshold (in 2^-32) a cell has its own value, else another."""
+    """Make Vose's alias table.
+
+    Each cell has a threshold in units of 2^-32. A draw below it gives the value of the cell itself,
+    any other draw gives the value of another cell.
+    """
     n = weights.shape[0]
     total = 0.0
     for i in range(n):  # numpy would add in another order than compiled code does

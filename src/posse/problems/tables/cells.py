@@ -311,6 +311,8 @@ def number_fault(cell: str, decimal: str) -> Fault:
         return f"'{word}' has a point that separates no thousands", "Write it like 4,5 or 1.000,5."
     if is_number(word.replace("_", "x")):
         return f"'{word}' is not a finite number", "Give a finite one, or delete the row."
+    if decimal == ",":
+        return f"'{word}' is not a number", "Write it like 4,5."
     remedy = "Write it like 4.5."
     if has_comma(word):
         remedy = "Write it like 4.5, or give --decimal , for decimal commas."

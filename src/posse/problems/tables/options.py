@@ -125,8 +125,10 @@ class BadRows:
             )
         if count == 1:
             remedy = self._remedies()[0]
+            drop = " Or drop the row with --skip-bad (skip_bad = true)." if good else ""
             raise DataError(
-                f"{self.file}, {self.places[remedy][0][1]}. {remedy}", rule="problems.rows.bad"
+                f"{self.file}, {self.places[remedy][0][1]}. {remedy}{drop}",
+                rule="problems.rows.bad",
             )
         drop = " Or drop them with --skip-bad (skip_bad = true)." if good else ""
         raise DataError(

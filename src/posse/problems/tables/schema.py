@@ -510,14 +510,14 @@ def _one_hot(records: Records, name: str, *, limited: bool) -> dict[str, Numbers
 
 
 def _kind(table: Table, name: str, look: Look) -> str:
-    """Return the kind of a column; raise if it has words that are no category."""
+    """Return the kind of a column; raise if its words are not a category."""
     if look.kind == "text":
         words = look.words
         raise DataError(
-            f"{table.name}, column '{name}': '{words[0]}' is not a number, and the column is no "
-            f"category (words: {len(words)}, different: {len(set(words))}). A category has each "
-            f"word twice on average, and at most {MOST} different words. Write numbers, group the "
-            "words, or delete the column.",
+            f"{table.name}, column '{name}': '{words[0]}' is not a number, and the column is not a "
+            f"category: it has {len(set(words)):,} different words in {len(words):,} rows. Write "
+            "numbers, group the words, or delete the column. A column that identifies clients is "
+            f"named with client={name}.",
             rule="problems.features.text",
         )
     return "category" if look.kind == "truth" else look.kind

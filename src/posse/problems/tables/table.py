@@ -223,7 +223,7 @@ class TextTable(Table):
         return reason, rule
 
     def _open(self) -> io.TextIOWrapper:
-        """Open at the first row, or at the one that the layout holds."""
+        """Open the document at its first row of data, after the rows that the layout skips."""
         stream = self.document.open()
         for _ in range(self.layout.skipped + bool(self.layout.unread)):
             stream.readline()

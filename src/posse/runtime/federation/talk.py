@@ -121,8 +121,8 @@ def check_portable(value: object, name: str = "") -> None:
     >>> check_portable({"policy": "mine.py:Best"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    posse.core.errors.ConfigError: [P100] policy names code, 'mine.py:Best', which no member imports
-    for another...
+    posse.core.errors.ConfigError: [P100] policy names custom code, 'mine.py:Best', and members import
+    no code of others. Use a policy that ships with Posse.
     """
     match value:
         case Mapping():
