@@ -53,7 +53,7 @@ def test_says_what_was_earned_what_it_cost_who_learns_what_and_both_figures(poss
         "regret",
         "fixed-point twin",
         "float twin",
-        "times plain",
+        "CPU time",
         "Identical: shared and its plain twin",
         "The float twin earned",
         "rounds 11",

@@ -204,8 +204,8 @@ def _learnt(model: str) -> Learnt:
     if record.policy.learnt is None:
         raise ConfigError(
             f"run {record.id} keeps no learnt policy: its system has none in the clear, or its "
-            "model is too large. Write the model to a file: --model-out of fed-contextual, or "
-            "--keep-shares of mpc-contextual.",
+            "model is too large. Let the run write its model to a file; the option is in the help of "
+            "the run.",
             rule="cli.model.not-kept",
         )
     return record.policy.learnt

@@ -273,7 +273,8 @@ def _answer_table(part: Section, most: int | None) -> None:
         place = columns.index("regret")
         for row in (columns, *rows):
             del row[place]
-    table(columns, rows, numeric=range(1, len(columns)), spare=("traffic", "CPU time"))
+    costs = [name for name in columns if name.startswith(("traffic", "CPU time"))]
+    table(columns, rows, numeric=range(1, len(columns)), spare=costs[::-1])
     hidden = len(part.rows) - len(rows)
     if hidden:
         say(f"and {hidden} more (--full)", style="dim")

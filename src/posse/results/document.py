@@ -657,7 +657,7 @@ def _cost_table(pairs: Labelled, comparison: Comparison | None) -> Section:
     plain = _plain_twin(records)
     if plain is not None:
         if too_short(plain):
-            notes.append("The plain run is too short to compare CPU time.")
+            notes.append("Plain is too short to time.")
         else:
             columns["times plain"] = [words.ratio(times_as_long(each, plain)) for each in records]
     columns[f"traffic{per_run}"] = [
