@@ -8,6 +8,7 @@ Python.
 
 from __future__ import annotations
 
+import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperOption
+from typer.core import TyperCommand
 
 from posse.cli.help import Command
 from posse.core.interrupts import defer_interrupt, enforce_interrupts
@@ -76,9 +77,7 @@ def settings_command(
                     fields = [name for name in model.model_fields if name not in skip]
                     parts = (*model.part_help, *model.absent)
                     self._flags = (*fields, *parts)
-                    for name in fields:
-                        self.params.append(_option(model, name, name in positional, defaults))
-                    self.params.extend(_part_option(model, name) for name in parts)
+                    self.params.extend(_options(model, fields, parts, positional, defaults))
             return super().get_params(ctx)
 
         def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
@@ -140,52 +139,88 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _part_option(model: type[Settings], name: str) -> Parameter:
-    """Make the option of a part of a setting, or of a name that the settings refuse."""
+def _options(
+    model: type[Settings],
+    fields: Sequence[str],
+    parts: Sequence[str],
+    positional: Sequence[str],
+    defaults: Mapping[str, object],
+) -> list[Parameter]:
+    """Let typer make the options, from a function with one parameter per setting."""
+
+    def stand_in(**_: object) -> None: ...
+
+    parameters = [_parameter(model, name, name in positional, defaults) for name in fields]
+    parameters += [_part_parameter(model, name) for name in parts]
+    stand_in.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    stand_in.__annotations__ = {each.name: each.annotation for each in parameters}
+    scratch = typer.Typer(add_completion=False)
+    scratch.command()(stand_in)
+    options: list[Any] = typer.main.get_command(scratch).params
+    for option in options:
+        if option.name in positional:  # some versions of click drop the help of an argument
+            text = _help_with_default(model, option.name, defaults)
+            option.help = f"{text} (or {_flag(option.name)} TEXT)"
+    return options
+
+
+def _keyword(name: str, default: object, annotation: object) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def _part_parameter(model: type[Settings], name: str) -> inspect.Parameter:
+    """Make the parameter of a part of a setting, or of a name that the settings refuse."""
     panel = None
     if name in model.part_help:
         panel = model.heading(model.aliases[name].partition(".")[0])
-    return TyperOption(
-        param_decls=[name, _flag(name)],
-        type=str,
+    option = typer.Option(
+        None,
+        _flag(name),
         help=model.part_help.get(name),
         metavar="PATH",
         hidden=name in model.absent,
         rich_help_panel=panel,
     )
+    return _keyword(name, option, str | None)
 
 
-def _option(
+def _parameter(
     model: type[Settings], name: str, positional: bool, defaults: Mapping[str, object]
-) -> Parameter:
-    """Make the option or the argument of a setting."""
-    field = model.model_fields[name]
-    kind, metavar = _shape(field.annotation)
-    text = help_of(model, name)
-    default = defaults.get(name, field.default)
-    if default not in (None, "") and not field.is_required():
-        if isinstance(default, bool):
-            default = "on" if default else "off"
-        text += f" (default: {default})"
+) -> inspect.Parameter:
+    """Make the parameter of a setting: an option or an argument."""
+    kind, metavar = _shape(model.model_fields[name].annotation)
     if positional:
-        argument = TyperArgument(
-            param_decls=[name], type=str, required=False, metavar=f"[{name.upper()}]"
-        )
-        # Some versions of click drop the help of an argument.
-        argument.help = f"{text} (or {_flag(name)} TEXT)"
-        return argument
+        argument = typer.Argument(None, metavar=f"[{name.upper()}]", show_default=False)
+        return _keyword(name, argument, str | None)
     flags = [_flag(name)]
     flags += [_flag(alias) for alias, field_name in model.aliases.items() if field_name == name]
+    annotation: object = str | None
     if kind is bool:
         flags = [f"{flag}/--no-{flag[2:]}" for flag in flags]
-    return TyperOption(
-        param_decls=[name, *flags],
-        type=None if kind is bool else str,
-        help=text,
+        annotation = bool | None
+    elif kind is list:
+        annotation = list[str] | None
+    option = typer.Option(
+        None,
+        *flags,
+        help=_help_with_default(model, name, defaults),
         metavar=metavar or None,
-        multiple=kind is list,
+        show_default=False,
         rich_help_panel=model.heading(name),
     )
+    return _keyword(name, option, annotation)
+
+
+def _help_with_default(model: type[Settings], name: str, defaults: Mapping[str, object]) -> str:
+    """Return the help of a setting, with its default."""
+    field = model.model_fields[name]
+    default = defaults.get(name, field.default)
+    if default in (None, "") or field.is_required():
+        return help_of(model, name)
+    if isinstance(default, bool):
+        default = "on" if default else "off"
+    return f"{help_of(model, name)} (default: {default})"
 
 
 def help_of(model: type[Settings], name: str) -> str:
